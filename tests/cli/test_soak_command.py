@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from veilcast.cli import soak
+from veilcast.cli import sim_soak
 from veilcast.cli.exits import FAILED_CHECK, INTERRUPTED
 from veilcast.cli.main import main
 from veilcast.sim.engine import FrameCounts
@@ -45,7 +45,7 @@ def test_the_first_failure_ends_it_and_is_told_with_the_command_that_replays_it(
         ran.append(seed)
         return fake(seed)
 
-    monkeypatch.setitem(soak.SOAKS, "mesh", FakeSoak(run))
+    monkeypatch.setitem(sim_soak.SOAKS, "mesh", FakeSoak(run))
     assert main(["sim", "soak", "--seeds", "9", "--jobs", "1"]) == FAILED_CHECK
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "3 of 9 seeds passed: soak SG 3; 21 notes delivered"
@@ -55,7 +55,7 @@ def test_the_first_failure_ends_it_and_is_told_with_the_command_that_replays_it(
 
 
 def test_a_failure_in_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(soak.SOAKS, "mesh", FakeSoak(fake))
+    monkeypatch.setitem(sim_soak.SOAKS, "mesh", FakeSoak(fake))
     assert main(["sim", "soak", "--seed", "5", "--seeds", "2", "--jobs", "1", "--json"]) == FAILED_CHECK
     told = json.loads(capsys.readouterr().out)
     assert told["passed"] == 0
@@ -77,12 +77,12 @@ def test_an_interrupt_ends_it_with_one_line(
     def interrupted(seed: int) -> ScenarioOutcome:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(soak.SOAKS, "mesh", FakeSoak(interrupted))
+    monkeypatch.setitem(sim_soak.SOAKS, "mesh", FakeSoak(interrupted))
     assert main(["sim", "soak", "--jobs", "1"]) == INTERRUPTED
     assert capsys.readouterr().err == "veilcast: interrupted\n"
 
 
 def test_a_machine_with_very_many_cores_needs_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(soak.SOAKS, "mesh", FakeSoak(fake))
+    monkeypatch.setitem(sim_soak.SOAKS, "mesh", FakeSoak(fake))
     monkeypatch.setattr("os.cpu_count", lambda: 1024)
     assert main(["sim", "soak", "--seeds", "1"]) == 0

@@ -21,7 +21,7 @@ from veilcast.lab.attack.registry import (
 from veilcast.lab.attack.stream.model import StreamObservations
 from veilcast.lab.experiment.mesh_params import Inside, Outside, Source
 
-KINDS = {each.observes for each in ATTACKERS} | {CaptureObservations, EpochObservations}
+KINDS = list(dict.fromkeys([*(each.observes for each in ATTACKERS), CaptureObservations, EpochObservations]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

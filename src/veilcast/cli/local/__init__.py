@@ -1,0 +1,1 @@
+"""Networks on one computer: a file per mode, and what all modes share."""

@@ -1,0 +1,1 @@
+"""The brokers in the simulator: population, checkers, Byzantine replicas and soak."""

@@ -1,0 +1,1 @@
+"""Foiling in the simulator: population, checkers, an MQTT broker and soak."""

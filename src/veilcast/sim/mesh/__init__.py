@@ -1,0 +1,1 @@
+"""The mesh in the simulator: population, checkers, adversaries and soak."""

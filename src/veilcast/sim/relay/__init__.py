@@ -1,0 +1,1 @@
+"""The relay in the simulator: population and soak."""

@@ -1,0 +1,1 @@
+"""A model checker of the swap: it visits every state that swaps played at once can reach."""

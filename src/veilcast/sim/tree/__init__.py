@@ -1,0 +1,1 @@
+"""The tree in the simulator: population, checkers, adversaries, load and soak."""
