@@ -217,7 +217,7 @@ def test_unstarted_transfers_are_kept_exactly_while_their_keys_are_fresh() -> No
             forwarder._receivers,
             forwarder._deadlines,
             len(forwarder._timers),
-            forwarder._unstarted._kept,
+            forwarder._unstarted._dealings,
             forwarder._unstarted._counts,
         )
     )

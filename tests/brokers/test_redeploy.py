@@ -10,8 +10,9 @@ from support.deployment_network import MS, OPERATOR, PACE, DeploymentNetwork, en
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.operations.detach import Detachment, DetachRule, RemainingWork
 from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
-from veilcast.brokers.operations.state_transfer import PATIENCE_FACTOR, AwaitedClaims, RoutingStateTransfer
+from veilcast.brokers.operations.state_transfer import PATIENCE_FACTOR, RoutingStateTransfer
 from veilcast.brokers.overlay import node_id, sign_overlay
+from veilcast.brokers.quota import AwaitedClaims
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, ForgedError, LocalError, MalformedError, StaleError

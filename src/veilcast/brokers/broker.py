@@ -28,8 +28,8 @@ from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.links import BrokerLinks
 from veilcast.brokers.operations.detach import RemainingWork
 from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
-from veilcast.brokers.operations.state_transfer import AwaitedClaims
 from veilcast.brokers.overlay import SignedOverlay, hop_node
+from veilcast.brokers.quota import AwaitedClaims
 from veilcast.brokers.routing.claims import check_bring
 from veilcast.brokers.routing.router import Router
 from veilcast.brokers.routing.view import Branch, Outgoing

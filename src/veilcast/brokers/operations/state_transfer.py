@@ -19,7 +19,7 @@ publication would be lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from veilcast.brokers.keys.scheme import max_faulty
@@ -71,33 +71,6 @@ class RoutingStateTransfer:
     def _count(self) -> None:
         self._unanswered = [key for keys in self._nodes.values() for key in sorted(keys - self._answered)]
         self._enough = all(len(keys & self._answered) >= self._honest[node] for node, keys in self._nodes.items())
-
-
-class AwaitedClaims:
-    """Claims of the own node's clients that siblings have and no client has sent here yet. Bounded: `most` of one
-    sibling."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._reported: dict[bytes, dict[bytes, None]] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self._reported.values()))
-
-    def add(self, sibling: bytes, claim: bytes) -> None:
-        claims = self._reported.setdefault(sibling, {})
-        if len(claims) < self._most:
-            claims[claim] = None
-
-    def has_missing(self, has: Callable[[bytes], bool]) -> bool:
-        """True if a claim is missing here. A claim that was here once is not asked for again."""
-        for claims in self._reported.values():
-            while claims and has(first := next(iter(claims))):
-                del claims[first]
-        return any(self._reported.values())
-
-    def clear(self) -> None:
-        self._reported.clear()
 
 
 PATIENCE_FACTOR: Final = 10

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.overlay import BrokerOverlay, hop_node, node_hop
+from veilcast.brokers.quota import UnmatchedSubscription, UnmatchedSubscriptions
 from veilcast.brokers.routing.claim_semantics import (
     ActiveClaim,
     ClaimSemantics,
@@ -35,7 +36,6 @@ from veilcast.brokers.routing.claim_semantics import (
 )
 from veilcast.brokers.routing.claims import check_advertisement, check_subscription, check_times, check_withdraw
 from veilcast.brokers.routing.tables import RoutingTables, RoutingUpdate
-from veilcast.brokers.routing.unmatched import UnmatchedSubscription, UnmatchedSubscriptions
 from veilcast.brokers.routing.votes import ClaimVotes, covering_candidate
 from veilcast.core.timers import Timers, earliest
 from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
