@@ -29,6 +29,8 @@ _Replica: TypeAlias = bytes | ReplicaId
 
 
 class FaultReason(enum.StrEnum):
+    """What a replica did. The values stand in `brokers status --json`, so they stay."""
+
     TWO_DEALINGS = "dealt one share in two ways"
     TWO_STATEMENTS = "said two things of one hop"
     BAD_DEALT_SHARE = "sent a portion that does not hold"

@@ -22,9 +22,9 @@ from veilcast.wire.geometry import BODY_CLASSES, BODY_MAX, LENGTH_PREFIX
 from veilcast.wire.padding import pad, unpad
 
 
-def encode_publication(letter: PendingPublication, *, padded: bool) -> bytes:
+def encode_publication(pending: PendingPublication, *, padded: bool) -> bytes:
     """The plaintext to seal; `LocalError` if it is too long."""
-    plain = _ENCODER.encode(letter.content)
+    plain = _ENCODER.encode(pending.content)
     if len(plain) > BODY_MAX:
         raise LocalError(f"a publication has at most {BODY_MAX} bytes, this one {len(plain)}")
     if not padded:

@@ -210,7 +210,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = MsgpackDecoder(
     tuple[tuple[SplitStatement, ...], int, Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_SIZE)]],
     MalformedError,
-    "not a parcel",
+    "not a split share",
 )
 
 

@@ -1,7 +1,7 @@
 """Number of shares and messages that the transfer of a key takes (P4, "Solution Analysis").
 
 Arithmetic on integers of any size: 3^40 does not fit into a signed 64-bit integer. `p` disjoint paths, `sizes` the
-replicas of each hop, `liars` the Byzantine replicas of each hop.
+replicas of each hop, `faulty` the Byzantine replicas of each hop.
 
 The paper says that at least p r^h - p (r - f)^h shares arrive. That is the number of shares that met a Byzantine
 broker: with r = 3, f = 1, h = 1 it is 1, below the threshold of 2. The shares that arrive for certain are those that
@@ -67,7 +67,7 @@ def messages_redistributed_at_worst(sizes: Sequence[int]) -> int:
 
 def _honest(sizes: Sequence[int], faulty: Sequence[int]) -> list[int]:
     if any(not 0 <= bad <= size for size, bad in zip(sizes, faulty, strict=True)):
-        raise LocalError("a node has as many liars as replicas at most")
+        raise LocalError("a node has no more Byzantine replicas than replicas")
     return [size - bad for size, bad in zip(sizes, faulty, strict=True)]
 
 

@@ -106,7 +106,7 @@ class ShareStore:
         check_times(claim, self._hardened, self._epoch_us, self._config.lease_us, now)
         check_advertisement(claim, self._root)
         assert claim.chain is not None, "an advertisement shows its certificate"
-        assert claim.reader is not None, "and whose signature readers show"
+        assert claim.reader is not None, "an advertisement names its subscriber key"
         self._advertisements[id_] = _StoredAdvertisement(client, claim.chain.leaf.subject, claim.reader)
         self._expiry.set(id_, claim.until_us)
 

@@ -38,7 +38,7 @@ def make_advertisement(
     key."""
     if keys.signing is None or keys.certificate is None:
         raise LocalError(f"only a publisher of {keys.record.topic!r} can publish on it")
-    reader = subscriber_key(keys).public
+    subscriber = subscriber_key(keys).public
     claim = Claim(
         ClaimKind.ADVERTISEMENT,
         edge,
@@ -47,7 +47,7 @@ def make_advertisement(
         interest,
         holder,
         keys.certificate,
-        reader,
+        subscriber,
         bytes(SIGNATURE),
     )
     return _with_proof(claim, keys.signing)
@@ -95,11 +95,11 @@ def check_advertisement(claim: Claim, root: bytes) -> None:
     verify(claim.chain.leaf.subject, claim.body, claim.proof, purpose=_CLAIM)
 
 
-def check_subscription(claim: Claim, reader: bytes) -> None:
+def check_subscription(claim: Claim, key: bytes) -> None:
     """Raise unless the signer has the subscriber key of this advertisement."""
     if claim.kind is not ClaimKind.SUBSCRIPTION or claim.chain is not None or claim.reader is not None:
         raise MalformedError("a subscription shows nothing but its proof")
-    verify(reader, claim.body, claim.proof, purpose=_CLAIM)
+    verify(key, claim.body, claim.proof, purpose=_CLAIM)
 
 
 def check_bring(brought: BringClaim, replica: bytes) -> None:
