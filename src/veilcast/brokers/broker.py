@@ -226,7 +226,7 @@ class Broker:
         """Number of messages dropped because a queue was full."""
         return self._links.dropped
 
-    # --- who may say what
+    # --- permissions
 
     def _on_client_message(self, message: Message, client: Address, now: int) -> None:
         match message:
@@ -247,12 +247,12 @@ class Broker:
             case VersionAdopted():
                 self._deployment.accept_status(message, client, now)
             case _:
-                raise MalformedError("not for a client to say")
+                raise MalformedError("not a message of a client")
 
     def _on_replica_message(self, message: Message, key: bytes, now: int) -> None:
         ids = self._deployment.ids_of(key)
         if not ids:
-            raise StaleError("of a replica that has no place here any more")
+            raise StaleError("from a replica that left this node or its neighbours")
         source, node = ids[0], ids[0].scheme.node
         match message:
             case Claim() if node == self._home:
@@ -273,22 +273,21 @@ class Broker:
                 self._deployment.accept_status(message, key, now)
             case CopyRouting():
                 answer = RoutingCopied(self._deployment.version)
-                if not self._links.is_unacknowledged(
-                    key, answer
-                ):  # A repeated request of a slow peer would send everything twice.
+                # A repeated request of a slow peer would otherwise send everything twice.
+                if not self._links.is_unacknowledged(key, answer):
                     self._send_all_claims(key, node)
                     self._links.send_to_replica(key, answer)
             case RoutingCopied():
                 self._deployment.record_state_answer(key)
             case _:
-                raise MalformedError("not for a replica to say")
+                raise MalformedError("not a message of a replica")
 
     def _send_all_claims(self, key: bytes, node: bytes) -> None:
         """Send all claims that a replica of this node should know from this broker."""
         for claim in self._router.claims_for(node):
             self._links.send_to_replica(key, claim)
 
-    # --- what follows from it
+    # --- consequences
 
     def _settle(self, now: int) -> None:
         for peer in self._links.take_restarted() if self._links.needs_follow_up else ():

@@ -52,7 +52,7 @@ from veilcast.wire.mesh import Message
 
 
 class BrokerClient:
-    """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
+    """A `NodeMember` (node.mode), with the notices of `Peers` and `Durable`.
 
     `edge` is the name of its virtual node, `address` its own name. `records` are the records that earlier runs stored
     and did not settle. `refused` counts rejected messages by kind of error. `excess` counts delivered publications

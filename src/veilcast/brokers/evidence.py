@@ -84,7 +84,7 @@ class FaultEvidence:
         return self._proofs(self._identify(replica_id)) > 0
 
     def without_faulty(self, replicas: Sequence[ReplicaId], minimum: int = 1) -> list[ReplicaId]:
-        """The replicas that are not proven Byzantine, in their order; all of them, if fewer than `least` are left."""
+        """The replicas that are not proven Byzantine, in their order; all of them, if fewer than `minimum` are left."""
         remaining = [replica_id for replica_id in replicas if not self.is_proven_faulty(replica_id)]
         return remaining if len(remaining) >= minimum else list(replicas)
 

@@ -45,7 +45,7 @@ class BrokerLinks:
         self._disconnected: Timers[Address] = Timers()
         self._events: deque[Event] = deque()
 
-    # --- who is there
+    # --- peers
 
     def replica_key(self, peer: Address) -> bytes | None:
         """The key of the replica; None for a client."""

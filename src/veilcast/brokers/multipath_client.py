@@ -48,7 +48,7 @@ from veilcast.machine import (
 
 
 class MultipathClient:
-    """A `LiveMember` (node.modes), as each of `clients` is.
+    """A `NodeMember` (node.mode), as each of `clients` is.
 
     `records` are the numbers of the records that earlier runs stored and did not settle; all clients were given them.
     Bounded by the bounds of the clients, and by `seen_max` notifications that are remembered to recognize copies.
@@ -104,12 +104,8 @@ class MultipathClient:
 
     def unsubscribe(self, number: int, now: int) -> None:
         self._in_force.discard(number)
-        for note in [
-            note
-            for note, path_by_subscription in self._delivered.items()
-            if path_by_subscription.pop(number, None) is not None
-        ]:
-            if not self._delivered[note]:
+        for note, path_of in list(self._delivered.items()):
+            if path_of.pop(number, None) is not None and not path_of:
                 del self._delivered[note]
         for client in self.clients:
             client.unsubscribe(number, now)
@@ -224,9 +220,8 @@ class MultipathClient:
                 if self._path_of.setdefault(peer, path) == path:
                     self._events.append(event)
                 else:
-                    self.clients[path].peer_lost(
-                        peer, now
-                    )  # An order has moved a broker of another path onto this one.
+                    # An order has moved a broker of another path onto this one.
+                    self.clients[path].peer_lost(peer, now)
             case Disconnect(peer):
                 if self._path_of.get(peer) == path:
                     del self._path_of[peer]
@@ -315,7 +310,7 @@ class _PathProgress:
         return self.confirmed_in_row >= self.required_in_row
 
     def record_late(self, *, newly_behind: bool) -> None:
-        """Count a late publication; `again` if the path was not behind before."""
+        """Count a late publication; `newly_behind` if it was not behind before."""
         self.confirmed_in_row = 0
         if newly_behind:
             self.required_in_row = min(max(_BACKLOG_MAX, 2 * self.required_in_row), _REQUIRED_MAX)

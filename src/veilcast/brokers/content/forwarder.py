@@ -107,7 +107,7 @@ class ContentForwarder:
         self._early_content: PendingMessages[bytes, Peer, ForwardContent] = PendingMessages(
             count=256, size=1 << 22, senders=512, keep_us=8 * config.bound_us
         )
-        self._requested_at: dict[tuple[Peer, bytes], int] = {}
+        self._requested_us: dict[tuple[Peer, bytes], int] = {}
         """When clients last requested something that they lack under an advertisement."""
         self._early_confirmations: PendingMessages[bytes, Peer, ConfirmContent] = PendingMessages(
             count=256, size=256, senders=4096, keep_us=config.hold_us, total=config.done_max
@@ -121,7 +121,7 @@ class ContentForwarder:
             "content bytes": self._bytes.total(),
             "contents done": len(self._completed),
             "contents early": len(self._early_content) + len(self._early_confirmations),
-            "contents asked for": len(self._requested_at),
+            "contents asked for": len(self._requested_us),
         }
 
     def receive(self, message: Message, source: Peer, now: int) -> None:
@@ -146,10 +146,10 @@ class ContentForwarder:
 
     def note_request(self, client: Peer, advertisement: bytes, now: int) -> None:
         """A client lacks a block or a key under this advertisement, and waits for it."""
-        self._requested_at.pop((client, advertisement), None)
-        self._requested_at[client, advertisement] = now
-        if len(self._requested_at) > self._config.contents_max:
-            del self._requested_at[next(iter(self._requested_at))]
+        self._requested_us.pop((client, advertisement), None)
+        self._requested_us[client, advertisement] = now
+        if len(self._requested_us) > self._config.contents_max:
+            del self._requested_us[next(iter(self._requested_us))]
 
     def on_claims_ended(self, ended: Set[bytes | HopName], now: int) -> None:
         """These advertisements, or subscriptions of these hops, have ended: stop waiting for branches without a
@@ -186,17 +186,17 @@ class ContentForwarder:
             self._answer_repeat(carry, source)
             return
         try:
-            before = self._routes.source_of(routing.advertisement)
+            upstream = self._routes.source_of(routing.advertisement)
             publisher = self._routes.publisher_of(routing.advertisement)
         except StaleError:
             self._early_content.put(routing.advertisement, source, carry, size, now)
             return
         if not self._routes.has_all_claims():
             raise StaleError("this broker does not know all claims yet")
-        if not is_from(source, before):
+        if not is_from(source, upstream):
             raise ForgedError("content from another hop than its advertisement")
         known = self._contents.get(id_)
-        content = known or self._new_content(carry, source, before, publisher, now)
+        content = known or self._new_content(carry, source, upstream, publisher, now)
         if content.encoded != carry.manifest:
             raise ForgedError("a second manifest for one content")
         block = self._block(content, carry, source)
@@ -218,7 +218,7 @@ class ContentForwarder:
         self._finish(content, now)
 
     def _new_content(
-        self, carry: ForwardContent, source: Peer, before: Branch, publisher: bytes, now: int
+        self, carry: ForwardContent, source: Peer, upstream: Branch, publisher: bytes, now: int
     ) -> ContentState:
         """The state of a new publication, if the message is valid."""
         try:
@@ -229,7 +229,7 @@ class ContentForwarder:
         except (ForgedError, MalformedError):
             self._record_bad_block(source)
             raise
-        return ContentState(carry, manifest, before, publisher, now, now + self._config.hold_us)
+        return ContentState(carry, manifest, upstream, publisher, now, now + self._config.hold_us)
 
     def _block(self, content: ContentState, carry: ForwardContent, source: Peer) -> int | None:
         """The index of the message's block, if it has a valid one."""
@@ -307,7 +307,7 @@ class ContentForwarder:
         for index in message.blocks:
             if index > len(content.manifest.digests):
                 raise ForgedError("a block that the content does not have")
-            if content.served[(source, index)] >= _SERVED:
+            if content.served[(source, index)] >= _SERVES_MAX:
                 continue
             if index in content.blocks:
                 content.served[(source, index)] += 1
@@ -321,22 +321,24 @@ class ContentForwarder:
         """Ask the previous node for blocks that others requested."""
         content.expire_request()
         missing = content.missing_requested()
-        if not missing or content.request_rounds >= _TRIES:
+        if not missing or content.request_rounds >= _REQUEST_ROUNDS_MAX:
             content.request_rounds = 0
             self._timers.set(content.id, content.deadline_us)
             return
-        before = content.source
-        peers: Sequence[Peer] = self._order(before, content.request_rounds) if isinstance(before, Scheme) else [before]
+        upstream = content.source
+        peers: Sequence[Peer] = (
+            self._order(upstream, content.request_rounds) if isinstance(upstream, Scheme) else [upstream]
+        )
         content.start_request(peers, missing)
         content.request_rounds += 1
         self.outbox += [Outgoing(peer, RequestBlocks(content.id, tuple(missing))) for peer in peers]
         self._timers.set(content.id, min(content.deadline_us, now + self._config.missing_us))
 
-    def _order(self, before: Scheme, tries: int) -> list[ReplicaId]:
-        order = all_replicas(before)
-        start = (self._own_id().index + tries) % before.size
+    def _order(self, upstream: Scheme, rounds: int) -> list[ReplicaId]:
+        order = all_replicas(upstream)
+        start = (self._own_id().index + rounds) % upstream.size
         order = self._evidence.without_faulty(order[start:] + order[:start])
-        return order[: (1, before.max_faulty + 1)[tries] if tries < 2 else before.size]
+        return order[: (1, upstream.max_faulty + 1)[rounds] if rounds < 2 else upstream.size]
 
     # --- confirmation -------------------------------------------------------------------------------------------------
 
@@ -378,19 +380,19 @@ class ContentForwarder:
         """The content is completed: confirm to a peer that tries again. If it is a new attempt, confirm to all others
         on that side too, because a restarted sender may reach too few replicas that could confirm."""
         id_ = carry.routing.content
-        before = self._routes.source_of(carry.routing.advertisement)
-        if not is_from(source, before):
+        upstream = self._routes.source_of(carry.routing.advertisement)
+        if not is_from(source, upstream):
             return
         confirmed, attempts = self._completed[id_]
         last_attempt, attempt = attempts.last_attempt_of(source), attempts.record(source, carry.attempt)
         if attempt > confirmed:
             self._completed[id_] = (attempt, attempts)
-            self._confirm_to_source(id_, attempt, before)
+            self._confirm_to_source(id_, attempt, upstream)
         elif carry.attempt > last_attempt:
             self.outbox.append(Outgoing(source, ConfirmContent(id_, carry.attempt)))
 
-    def _confirm_to_source(self, id_: bytes, attempt: int, before: Branch) -> None:
-        to: Iterable[Peer] = all_replicas(before) if isinstance(before, Scheme) else [before]
+    def _confirm_to_source(self, id_: bytes, attempt: int, upstream: Branch) -> None:
+        to: Iterable[Peer] = all_replicas(upstream) if isinstance(upstream, Scheme) else [upstream]
         self.outbox += [Outgoing(peer, ConfirmContent(id_, attempt)) for peer in to]
 
     def _give_up(self, content: ContentState, now: int) -> None:
@@ -400,7 +402,7 @@ class ContentForwarder:
         is_waited_for = any(
             self._is_waiting(hop, content, now) for hop, branch in content.branches.items() if not branch.is_confirmed
         )
-        if is_waited_for and now < content.since_us + _PATIENT * self._config.hold_us:
+        if is_waited_for and now < content.since_us + _PATIENCE_FACTOR * self._config.hold_us:
             content.deadline_us = now + self._config.hold_us
             self._timers.set(content.id, content.deadline_us)
             return
@@ -413,8 +415,8 @@ class ContentForwarder:
     def _is_waiting(self, hop: HopName, content: ContentState, now: int) -> bool:
         if isinstance(hop, bytes):
             return False
-        asked_at = self._requested_at.get((hop, content.routing.advertisement))
-        return asked_at is not None and now - asked_at < self._config.hold_us
+        requested_us = self._requested_us.get((hop, content.routing.advertisement))
+        return requested_us is not None and now - requested_us < self._config.hold_us
 
     def _prune(self, content: ContentState) -> None:
         try:
@@ -440,8 +442,8 @@ _PARTS: Final = 4
 """One publisher has this fraction of all quotas."""
 _CARRY_MAX: Final = ITEM_MAX - 128
 """Largest content of a message; with names and numbers of any length it fits into one item."""
-_PATIENT: Final = 3
+_PATIENCE_FACTOR: Final = 3
 """Multiple of `hold_us` after which the last wait for a requesting subscriber begins."""
-_SERVED: Final = 2
+_SERVES_MAX: Final = 2
 """How often a peer gets the same block on request."""
-_TRIES: Final = 6
+_REQUEST_ROUNDS_MAX: Final = 6

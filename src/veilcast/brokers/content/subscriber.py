@@ -8,8 +8,9 @@ Old content without a key is stored like new content. So a content is charged to
 each within its own quota (`quota.ReplicaQuota`): what one replica repeats evicts nothing that others send.
 
 Missing blocks are requested from one random replica at a time; a missing key, from all of them. When the application
-has acknowledged the publication, all replicas get `Done`: all wait for it, also those that left the delivery to others.
-A replica that sends it again gets `Done` again. A publication that matches no subscription any more is done, too.
+has acknowledged the publication, all replicas get `ConfirmContent`: all wait for it, also those that left the delivery
+to others. A replica that sends it again gets it again. A publication that matches no subscription any more is done,
+too.
 """
 
 from __future__ import annotations

@@ -73,6 +73,7 @@ ENDORSEMENT_BYTES: Final = 72
 
 Index = Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARES)]
 Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE, max_length=SIGNATURE)]
+DealingName = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
 
 
 class EndorsedStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -204,13 +205,7 @@ def _signed_bytes(context: bytes, own_id: ReplicaId, author: int, payload: bytes
     return _ENCODER.encode((context, own_id.scheme, author, payload))
 
 
-_STATEMENTS_PER_AUTHOR: Final = 2
-_ANNOUNCE: Final = b"veilcast/word"
-_ENDORSE: Final = b"veilcast/vouch"
-_ENCODER: Final = msgspec.msgpack.Encoder()
-
-DealingName = Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
-ReplicaIndex = Annotated[int, msgspec.Meta(ge=1, le=MAX_SHARES)]
+# --- attendance rolls -------------------------------------------------------------------------------------------------
 
 
 class DealingRef(NamedTuple):
@@ -248,7 +243,7 @@ class Dispute(NamedTuple):
 
 def encode_roll(roll: AttendanceRoll) -> bytes:
     rows = [(holder, *roll.table[holder]) for holder in sorted(roll.table)]
-    return _ROLL_ENCODER.encode((rows, sorted(roll.skipped_replicas), sorted(roll.skipped_holders), roll.is_brief))
+    return _ENCODER.encode((rows, sorted(roll.skipped_replicas), sorted(roll.skipped_holders), roll.is_brief))
 
 
 def roll_size_max(holders: int, replicas: int) -> int:
@@ -265,7 +260,7 @@ def decode_roll(payload: bytes) -> AttendanceRoll:
     if encode_roll(roll) != payload or len(set(skipped)) < len(skipped) or len(set(without)) < len(without):
         raise MalformedError("a roll of dealings in another order")
     if brief and not roll.table.keys().isdisjoint(without):
-        raise MalformedError("a dealing that is put aside is not had")
+        raise MalformedError("a brief roll lists a holder that it skips")
     return roll
 
 
@@ -322,12 +317,7 @@ def choose_contributors(dealings: DealingTable, holders: int) -> tuple[int, ...]
     return next((tuple(found[:needed]) for found in by_old.values() if len(found) >= needed), None)
 
 
-_ROLL_ENCODER: Final = msgspec.msgpack.Encoder()
-_ROLL_DECODER: Final = MsgpackDecoder(
-    tuple[list[tuple[ReplicaIndex, DealingName, DealingName]], list[ReplicaIndex], list[ReplicaIndex], bool],
-    MalformedError,
-    "not a roll of dealings",
-)
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 class AgreementMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -342,29 +332,37 @@ class AgreementMessage(msgspec.Struct, frozen=True, array_like=True, forbid_unkn
     is_stuck: bool = False
 
     def encode(self) -> bytes:
-        return _MESSAGE_ENCODER.encode(self)
+        return _ENCODER.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> AgreementMessage:
         return _MESSAGE_DECODER.decode(data)
 
 
-def split_to_fit(payloads: tuple[EndorsedStatement, ...]) -> list[tuple[EndorsedStatement, ...]]:
-    """Distribute statements over as few messages as hold them. Otherwise a Byzantine replica could
-    displace the statements of others by long ones."""
+def split_to_fit(statements: tuple[EndorsedStatement, ...]) -> list[tuple[EndorsedStatement, ...]]:
+    """Distribute statements over as few messages as hold them. Otherwise a Byzantine replica could displace the
+    statements of others by long ones."""
     parts: list[list[EndorsedStatement]] = []
-    dealings = 0
-    for statement in payloads:
-        size = len(_MESSAGE_ENCODER.encode(statement))
-        if size > dealings:
+    remaining = 0
+    for statement in statements:
+        size = len(_ENCODER.encode(statement))
+        if size > remaining:
             parts.append([])
-            dealings = g.SHARING_MAX - _MESSAGE_OVERHEAD
+            remaining = g.SHARING_MAX - _MESSAGE_OVERHEAD
         parts[-1].append(statement)
-        dealings -= size
+        remaining -= size
     return [tuple(part) for part in parts]
 
 
-_MESSAGE_ENCODER: Final = msgspec.msgpack.Encoder()
+_STATEMENTS_PER_AUTHOR: Final = 2
+_ANNOUNCE: Final = b"veilcast/word"
+_ENDORSE: Final = b"veilcast/vouch"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_ROLL_DECODER: Final = MsgpackDecoder(
+    tuple[list[tuple[Index, DealingName, DealingName]], list[Index], list[Index], bool],
+    MalformedError,
+    "not a roll of dealings",
+)
 _MESSAGE_DECODER: Final = MsgpackDecoder(AgreementMessage, MalformedError, "not what replicas say to one another")
 _MESSAGE_OVERHEAD: Final = 256
 """Upper bound of the other fields of a message with statements, in bytes."""

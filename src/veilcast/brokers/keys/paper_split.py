@@ -147,29 +147,29 @@ class TrailVerifier:
     def check(self, share: SplitShare) -> None:
         """Raise unless every statement is its splitter's and follows its parent, and the share matches its
         commitment."""
-        above: SplitStatement | None = None
+        parent: SplitStatement | None = None
         for statement in share.trail:
-            self._check(statement, above)
-            above = statement
+            self._check(statement, parent)
+            parent = statement
         if not share.trail[-1].commits_to(share.index, share.data):
             raise ForgedError("the share does not match its commitment")
 
-    def _check(self, statement: SplitStatement, above: SplitStatement | None) -> None:
-        if above is None:
+    def _check(self, statement: SplitStatement, parent: SplitStatement | None) -> None:
+        if parent is None:
             if statement.path:
                 raise ForgedError("a trail begins with the publisher")
         elif (
-            statement.key_attempt != above.key_attempt
-            or statement.parent_name != above.name
-            or statement.path[:-1] != above.path
-            or len(statement.path) != len(above.path) + 1
+            statement.key_attempt != parent.key_attempt
+            or statement.parent_name != parent.name
+            or statement.path[:-1] != parent.path
+            or len(statement.path) != len(parent.path) + 1
         ):
             raise ForgedError("a statement stands under another than the one it names")
         name = statement.name
         if name in self._verified:
             return
         signer = (
-            self._publisher if above is None else self._replica_keys.key_of(ReplicaId(above.to, statement.path[-1]))
+            self._publisher if parent is None else self._replica_keys.key_of(ReplicaId(parent.to, statement.path[-1]))
         )
         verify(signer, _signed_bytes(statement), statement.signature, purpose=_PURPOSE)
         self._verified[name] = None
@@ -204,23 +204,13 @@ def _signed_bytes(statement: SplitStatement) -> bytes:
     return _ENCODER.encode(msgspec.structs.replace(statement, signature=bytes(SIGNATURE)))
 
 
-HOPS_MAX: Final = 64
-_PURPOSE: Final = b"veilcast/split"
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(
-    tuple[tuple[SplitStatement, ...], int, Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_SIZE)]],
-    MalformedError,
-    "not a split share",
-)
-
-
 class KeyGatherer:
     """Reassembles one key and attempt. All p disjoint paths lead here, and any of them is enough."""
 
-    def __init__(self, key_attempt: KeyAttempt, trails: TrailVerifier, *, most: int = 1 << 17) -> None:
+    def __init__(self, key_attempt: KeyAttempt, verifier: TrailVerifier, *, most: int = 1 << 17) -> None:
         if most < 1:
             raise LocalError("there must be room for at least one share")
-        self._key_attempt, self._trails, self._shares_max = key_attempt, trails, most
+        self._key_attempt, self._verifier, self._shares_max = key_attempt, verifier, most
         self._splits: dict[bytes, _Split] = {}
         self._statements: dict[tuple[bytes, tuple[int, ...], Scheme], bytes] = {}
         self._faulty: dict[ReplicaId, str] = {}
@@ -253,29 +243,29 @@ class KeyGatherer:
         try:
             if share.holder != sender:
                 raise ForgedError("a share that another replica should send")
-            self._trails.check(share)
+            self._verifier.check(share)
         except ForgedError:
             self._faulty.setdefault(sender, BAD_SHARE)
             raise
-        above: _Split | None = None
+        parent: _Split | None = None
         for statement in share.trail:
-            above = self._add_statement(statement, above)
-        assert above is not None, "a split share has a trail"
-        if share.index not in above.shares:
+            parent = self._add_statement(statement, parent)
+        assert parent is not None, "a split share has a trail"
+        if share.index not in parent.shares:
             self._share_count += 1
-            self._add_value(above, share.index, share.data)
+            self._add_value(parent, share.index, share.data)
         return self._key
 
-    def _add_statement(self, statement: SplitStatement, above: _Split | None) -> _Split:
+    def _add_statement(self, statement: SplitStatement, parent: _Split | None) -> _Split:
         name = statement.name
         if name in self._splits:
             return self._splits[name]
-        if above is not None:
+        if parent is not None:
             split = (statement.parent_name, statement.path, statement.to)
             if self._statements.setdefault(split, name) != name:
-                self._faulty.setdefault(ReplicaId(above.statement.to, statement.path[-1]), TWO_STATEMENTS)
+                self._faulty.setdefault(ReplicaId(parent.statement.to, statement.path[-1]), TWO_STATEMENTS)
                 raise ForgedError("a second statement on the same share")
-        return self._splits.setdefault(name, _Split(statement, above, {}))
+        return self._splits.setdefault(name, _Split(statement, parent, {}))
 
     def _add_value(self, split: _Split | None, index: int, data: Secret) -> None:
         """Add a valid share, and climb as long as each value completes a majority."""
@@ -285,25 +275,34 @@ class KeyGatherer:
             if len(split.shares) != threshold:
                 return
             whole = shamir.reconstruct([ShamirShare(at, part) for at, part in split.shares.items()], threshold)
-            above = split.above
-            if above is None:
+            parent = split.parent
+            if parent is None:
                 self._key = whole
                 return
             index, data = split.statement.path[-1], whole
-            if not above.statement.commits_to(index, whole):
-                self._faulty.setdefault(ReplicaId(above.statement.to, index), BAD_SPLIT)
+            if not parent.statement.commits_to(index, whole):
+                self._faulty.setdefault(ReplicaId(parent.statement.to, index), BAD_SPLIT)
                 return
-            if index in above.shares:
+            if index in parent.shares:
                 return
-            split = above
+            split = parent
 
 
 class _Split(NamedTuple):
     statement: SplitStatement
-    above: _Split | None
+    parent: _Split | None
     shares: dict[int, Secret]
 
 
-BAD_SHARE: Final = "brought a piece that is not as committed"
-BAD_SPLIT: Final = "split something else than it was given"
-TWO_STATEMENTS: Final = "signed two statements on one piece"
+BAD_SHARE: Final = "sent a share that does not match its commitment"
+BAD_SPLIT: Final = "split another value than its share"
+TWO_STATEMENTS: Final = "signed two statements on one share"
+
+HOPS_MAX: Final = 64
+_PURPOSE: Final = b"veilcast/split"
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = MsgpackDecoder(
+    tuple[tuple[SplitStatement, ...], int, Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_SIZE)]],
+    MalformedError,
+    "not a split share",
+)

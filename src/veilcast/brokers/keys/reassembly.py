@@ -47,7 +47,7 @@ class KeyReassembly:
 
     def get(self, name: KeyName) -> BulkOpener | None:
         key = self._complete.get(name)
-        return None if key is None else key.opening
+        return None if key is None else key.opener
 
     def add(self, advertisement: KnownAdvertisement, share: bytes, senders: Sequence[ReplicaId]) -> KeyName | None:
         """Add a share of a replica with these ids. Returns the key's name if this share completes it."""
@@ -60,7 +60,7 @@ class KeyReassembly:
     def end_advertisement(self, advertisement: bytes) -> None:
         self._complete = {name: key for name, key in self._complete.items() if name[0] != advertisement}
         for name in [name for name in self._pending if name[0] == advertisement]:
-            self._leave(name)
+            self._remove_pending(name)
 
     def _collect(self, advertisement: KnownAdvertisement, share: bytes, senders: Sequence[ReplicaId]) -> KeyName | None:
         delivery = DeliveredShare.decode(share)
@@ -73,9 +73,9 @@ class KeyReassembly:
         name = (advertisement.id, key_attempt.key)
         key = self._complete.get(name) or self._pending.get(name) or _PendingKey()
         dealing = (key_attempt.attempt, delivery.publisher_header.points)
-        if key.opening is not None and key.dealing != dealing:
+        if key.opener is not None and key.dealing != dealing:
             return None  # Another dealing, for other subscribers.
-        collector = key.collector.get(dealing) or KeyCollector(key_attempt, advertisement.publisher)
+        collector = key.collectors.get(dealing) or KeyCollector(key_attempt, advertisement.publisher)
         known = collector.faulty
         try:
             secret = collector.add(delivery, sender)
@@ -89,8 +89,8 @@ class KeyReassembly:
         if key.points.get(sender.scheme, delivery.points) != delivery.points:
             self._evidence.record(sender, FaultReason.LATE)
             raise StaleError("a share of a sharing that a majority does not have")
-        if key.opening is None:
-            _keep_newest(key.collector, dealing, collector)
+        if key.opener is None:
+            _keep_newest(key.collectors, dealing, collector)
             if secret is not None:
                 key.points[sender.scheme] = delivery.points
                 return self._complete_key(name, key, dealing, secret)
@@ -106,11 +106,11 @@ class KeyReassembly:
         name = (advertisement.id, key_attempt.key)
         key = self._complete.get(name) or self._pending.get(name) or _PendingKey()
         dealing = (key_attempt.attempt, b"")
-        if key.opening is not None and key.dealing != dealing:
+        if key.opener is not None and key.dealing != dealing:
             return None
         if key.verifier is None:
             key.verifier = TrailVerifier(advertisement.publisher, self._replica_keys)
-        gatherer = key.gatherer.get(dealing) or KeyGatherer(key_attempt, key.verifier, most=SPLIT_SHARES_MAX)
+        gatherer = key.gatherers.get(dealing) or KeyGatherer(key_attempt, key.verifier, most=SPLIT_SHARES_MAX)
         known = gatherer.faulty
         try:
             secret = gatherer.add(split_share, sender)
@@ -120,8 +120,8 @@ class KeyReassembly:
                     self._evidence.record(
                         replica, FaultReason.TWO_DEALINGS if how == TWO_STATEMENTS else FaultReason.BAD_SPLIT_SHARE
                     )
-        if key.opening is None:
-            _keep_newest(key.gatherer, dealing, gatherer)
+        if key.opener is None:
+            _keep_newest(key.gatherers, dealing, gatherer)
             if secret is not None:
                 return self._complete_key(name, key, dealing, secret)
             self._store(name, key, sender)
@@ -133,15 +133,15 @@ class KeyReassembly:
         for other in self._quota.charge(name, sender):
             del self._pending[other]
 
-    def _leave(self, name: KeyName) -> None:
+    def _remove_pending(self, name: KeyName) -> None:
         self._quota.release(name)
         self._pending.pop(name, None)
 
     def _complete_key(self, name: KeyName, key: _PendingKey, dealing: _DealingId, secret: Secret) -> KeyName:
         """From now on only the hash chain is kept, which goes forward. Late shares are only checked."""
-        key.opening, key.dealing = BulkOpener(name[1], secret), dealing
-        key.collector, key.gatherer = {}, {}
-        self._leave(name)
+        key.opener, key.dealing = BulkOpener(name[1], secret), dealing
+        key.collectors, key.gatherers = {}, {}
+        self._remove_pending(name)
         alike = [other for other in self._complete if other[0] == name[0]]
         if len(alike) >= KEYS_PER_ADVERTISEMENT:
             del self._complete[alike[0]]
@@ -157,11 +157,11 @@ _DealingId: TypeAlias = tuple[int, bytes]
 
 @dataclass(slots=True)
 class _PendingKey:
-    opening: BulkOpener | None = None
+    opener: BulkOpener | None = None
     dealing: _DealingId = (0, b"")
     """The dealing that completed the key."""
-    collector: dict[_DealingId, KeyCollector] = field(default_factory=dict)
-    gatherer: dict[_DealingId, KeyGatherer] = field(default_factory=dict)
+    collectors: dict[_DealingId, KeyCollector] = field(default_factory=dict)
+    gatherers: dict[_DealingId, KeyGatherer] = field(default_factory=dict)
     points: dict[Scheme, bytes] = field(default_factory=dict)
     """The sharing that completed the key."""
     verifier: TrailVerifier | None = None
@@ -170,9 +170,9 @@ class _PendingKey:
 Collector = TypeVar("Collector")
 
 
-def _keep_newest(attempts: dict[_DealingId, Collector], dealing: _DealingId, what: Collector) -> None:
+def _keep_newest(attempts: dict[_DealingId, Collector], dealing: _DealingId, collector: Collector) -> None:
     """Keep the last few attempts of a key."""
-    attempts[dealing] = what
+    attempts[dealing] = collector
     while len(attempts) > ATTEMPTS_OPEN:
         del attempts[min(attempts)]
 

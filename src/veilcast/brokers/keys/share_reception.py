@@ -117,7 +117,7 @@ class ShareReception:
             headers[header.name] = (share.publisher_header, header)
             self._keep_share(dispute, share)
 
-    # --- attendance ---------------------------------------------------------------------------------------------------
+    # --- rolls --------------------------------------------------------------------------------------------------------
 
     def announce_brief(self, skipped_replicas: Collection[int], skipped_holders: Collection[int]) -> EndorsedStatement:
         """Before `announce`: the brief roll without these holders, for all others, when these replicas are not waited
@@ -158,11 +158,11 @@ class ShareReception:
         The proof shows that the transfer has begun, and reveals no secret. All its headers are under one publisher
         header; a Byzantine publisher may have signed several.
         """
-        by_root: dict[bytes, tuple[PublisherHeader, list[HolderHeader]]] = {}
-        for _, stated in sorted(self._headers.items()):
-            for root, header in list(stated.values())[:1]:
-                by_root.setdefault(root.points, (root, []))[1].append(header)
-        found = (proof for proof in by_root.values() if len(proof[1]) >= self._old.threshold)
+        by_publisher_header: dict[bytes, tuple[PublisherHeader, list[HolderHeader]]] = {}
+        for _, dealings in sorted(self._headers.items()):
+            for root, header in list(dealings.values())[:1]:
+                by_publisher_header.setdefault(root.points, (root, []))[1].append(header)
+        found = (proof for proof in by_publisher_header.values() if len(proof[1]) >= self._old.threshold)
         return next(found, None)
 
     def check_start_proof(self, root: PublisherHeader, headers: Sequence[HolderHeader]) -> None:
@@ -236,7 +236,7 @@ class ShareReception:
     def relay_settlements(self) -> list[EndorsedStatement]:
         return self._settlements.relay()
 
-    # --- the end ------------------------------------------------------------------------------------------------------
+    # --- the result ---------------------------------------------------------------------------------------------------
 
     def choose_holders(self) -> tuple[int, ...] | None:
         """The old holders to combine; None if there are too few, which is impossible with a Byzantine minority."""
@@ -283,14 +283,14 @@ class ShareReception:
         """
         if self._brief_roll is None and self._own_roll is None:
             return None
-        brief_roll = {} if self._brief_roll is None else {self._brief_roll[1]: self._brief_roll[0]}
-        brief_roll |= {
+        brief_rolls = {} if self._brief_roll is None else {self._brief_roll[1]: self._brief_roll[0]}
+        brief_rolls |= {
             payload: agreement.decode_roll(payload)
             for payload in self._brief_rolls.sole_payloads().values()
-            if payload not in brief_roll
+            if payload not in brief_rolls
         }
         for payload, roll in sorted(
-            brief_roll.items(), key=lambda stated: self._own_id.index not in stated[1].skipped_replicas
+            brief_rolls.items(), key=lambda entry: self._own_id.index not in entry[1].skipped_replicas
         ):
             if len(roll.skipped_replicas) <= self._own_id.scheme.max_faulty and (
                 statements := self._unanimous_statements(self._brief_rolls, payload, roll)
@@ -307,8 +307,8 @@ class ShareReception:
     ) -> list[EndorsedStatement]:
         """This statement of all replicas that the roll does not skip; empty if one is missing."""
         statements = broadcast.statements_with(payload)
-        stated = {statement.author for statement in statements}
-        return statements if stated.union(roll.skipped_replicas) == set(range(1, self._own_id.scheme.size + 1)) else []
+        authors = {statement.author for statement in statements}
+        return statements if authors.union(roll.skipped_replicas) == set(range(1, self._own_id.scheme.size + 1)) else []
 
     def _rolls(self) -> dict[int, AttendanceRoll]:
         """The rolls that count: the agreed one for all, or each replica's own."""

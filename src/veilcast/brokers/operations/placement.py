@@ -110,7 +110,7 @@ def greedy_pair_plan(
     if any(size < 1 or size % 2 == 0 for size in sizes.values()):
         raise LocalError("pairs are added to an odd number of replicas")
     if any(not 0 <= risks.get(node, 0.0) <= 1 for node in nodes):
-        raise LocalError("the risk of a node is a chance from 0 to 1")
+        raise LocalError("the risk of a node is a probability from 0 to 1")
     paths_through: dict[str, list[OverlayPath]] = {
         node: [path for path in paths if node in path.nodes] for node in nodes
     }
@@ -234,7 +234,7 @@ def _check(paths: Sequence[OverlayPath], failures: Mapping[str, int], replicas: 
     if len({path.name for path in paths}) != len(paths):
         raise LocalError("two paths have one name")
     if replicas < 0 or any(count < 0 for count in failures.values()):
-        raise LocalError("there are no fewer than no replicas, and no fewer than no failures")
+        raise LocalError("numbers of replicas and failures are not negative")
     if available is not None and replicas > available:
         raise ConfigError(f"the plan asks for {replicas} replicas, and there are {available}")
 

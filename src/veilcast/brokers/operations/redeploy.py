@@ -115,7 +115,7 @@ class RedeployTimes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Deployment:
-    """The overlay as seen by a replica (`me` is its key) of node `at`, or by a client whose edge node is `at`.
+    """The overlay as seen by a replica (`own_key`) of node `home`, or by a client whose edge node is `home`.
 
     Bounded by the overlay: two descriptions of each nearby node, and one waiting order.
     """

@@ -148,7 +148,7 @@ class Router:
             "ended": len(self._withdrawn),
         }
 
-    # --- what clients say
+    # --- claims of clients
 
     def claim_of_client(self, claim: Claim, client: Address, now: int) -> None:
         if claim.edge != self._home:
@@ -171,7 +171,7 @@ class Router:
         check_withdraw(withdraw, claim)
         self._end_claim(withdraw.claim, withdraw)
 
-    # --- what replicas of neighbouring nodes say
+    # --- reports of neighbouring replicas
 
     def claim_of_node(self, claim: Claim, node: bytes, replica: bytes, now: int) -> None:
         """Handle a report. `replica` is the key of the reporting replica of that node."""
