@@ -71,9 +71,7 @@ class SessionPeriod:
 
 
 class SessionPeriods:
-    """`make_callbacks` makes the callbacks of a period's session; in the `first_life` there are no sessions to
-    come back to.
-    """
+    """`make_callbacks` makes the callbacks of a period's session; in the `first_life` there are no sessions to come back to."""
 
     def __init__(
         self,
