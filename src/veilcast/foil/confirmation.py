@@ -78,8 +78,9 @@ class PositionAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class PositionAsker:
-    """The subscriber's side; serves as `FindKnownChain` of a winnower. `resume_held` receives held notifications as if they
-    arrived now.
+    """The subscriber's side; serves as `FindKnownChain` of a winnower.
+
+    `resume_held` receives held notifications as if they arrived now.
 
     Bounded: `seeds_max` known chains, as many questions, and `held_max` waiting notifications.
     """

@@ -65,9 +65,9 @@ class FoilMember(MemberBase):
         super().__init__()
         self._config = config
         self._store = PublisherStore(records or {}, config.records_max, config.kept_max, now)
-        first_life = self._store.secret is None
+        first_run = self._store.secret is None
         secret = self._store.secret or Secret(entropy(SECRET_BYTES))
-        if first_life:
+        if first_run:
             self._store.store_secret(secret)
         paper = config.profile == "paper"
         self._asker = PositionAsker(config, keyring, self._take_held, rng, entropy) if paper else None
@@ -77,7 +77,7 @@ class FoilMember(MemberBase):
         self._winnower = Winnower(keyring.root, chains, config.seen_max)
         self._streams: dict[bytes, str] = {}
         """Paper profile: this member's streams that subscribers may ask about, with their topics."""
-        self._periods = SessionPeriods(config, keyring, broker, login, secret, first_life, self._callbacks, rng, now)
+        self._periods = SessionPeriods(config, keyring, broker, login, secret, first_run, self._callbacks, rng, now)
         hold = None if self._asker is None else self._asker.hold
         link = keyring.membership.link
         read_notes = SubscriberStore(self._store, config.seen_max)
@@ -90,7 +90,7 @@ class FoilMember(MemberBase):
             hold,
             self._refuse,
             self._count_excess,
-            first_life,
+            first_run,
             entropy,
         )
         find_chain = derive_topic_chain if self._teller is None else self._teller

@@ -71,7 +71,7 @@ class SessionPeriod:
 
 
 class SessionPeriods:
-    """`make_callbacks` makes the callbacks of a period's session; in the `first_life` there are no sessions to come back to."""
+    """`make_callbacks` makes the callbacks of a period's session; a `first_run` has no sessions to come back to."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SessionPeriods:
         broker: Address,
         login: Login | None,
         secret: Secret,
-        first_life: bool,
+        first_run: bool,
         make_callbacks: Callable[[SessionPeriod], SessionCallbacks],
         rng: Random,
         now: int,
@@ -102,7 +102,7 @@ class SessionPeriods:
             self._open_period(0, epoch, now)
             return
         # A new subscriber gets publications within the margin, through sessions of their own epochs.
-        back_us = min(config.margin_us, self.linger_us) if first_life else self.linger_us
+        back_us = min(config.margin_us, self.linger_us) if first_run else self.linger_us
         for past in range(epoch_of(now - back_us, self._epoch_us), epoch + 1):
             self._open_period(past, past, now)
         self._schedule_opening(epoch + 1, now)

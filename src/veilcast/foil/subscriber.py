@@ -60,12 +60,12 @@ class FoilSubscriber:
         hold: Callable[[SessionPeriod, str, bytes, int], None] | None,
         refuse: Callable[[Exception], None],
         on_excess: Callable[[], None],
-        first_life: bool,
+        first_run: bool,
         entropy: Entropy,
     ) -> None:
         self._config, self._periods, self._winnower, self._hold = config, periods, winnower, hold
         self._refuse, self._on_excess, self._store = refuse, on_excess, store
-        self._decoy_key, self._first_life, self._entropy = derive(link, b"vc/foil-decoys"), first_life, entropy
+        self._decoy_key, self._first_run, self._entropy = derive(link, b"vc/foil-decoys"), first_run, entropy
         self._subscriptions = Subscriptions(config.subscriptions_max)
         self._areas: dict[bytes, list[InterestArea]] = {}
         """Area of each interest, followed by its decoys."""
@@ -142,7 +142,7 @@ class FoilSubscriber:
     # --- sessions
 
     def period_opened(self, period: SessionPeriod, now: int) -> None:
-        first = self._first_life and period.number <= self._periods.number(self._periods.started_us)
+        first = self._first_run and period.number <= self._periods.number(self._periods.started_us)
         self._absences[period.number] = SessionAbsences(self._periods.started_us if first else 0, self._entropy)
         period.session.subscribe(self._filters(period), now)
 
