@@ -135,9 +135,7 @@ def test_without_members_each_network_has_its_own_lines_and_its_own_page(
     ]
 
 
-def test_many_files_and_their_clocks_are_told_in_a_line_each(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_many_files_and_their_clocks_have_one_line_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     taps = recorded_as("taps", tmp_path, record_ring(1, 8)[0])
     code, out, _ = run(capsys, *taps)
     assert code == 0
@@ -163,7 +161,7 @@ def test_a_silent_network_passes_them(capsys: pytest.CaptureFixture[str], tmp_pa
     assert json.loads(out)["found"]["set"] == 12
 
 
-def test_without_members_it_says_that_these_are_scores_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_without_members_the_audit_prints_scores_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(capsys, write_loud_network(tmp_path / "net"), "--out", tmp_path)
     assert code == 0
     assert "scores only" in out
@@ -209,7 +207,7 @@ def test_a_capture_that_ends_early_is_read_as_far_as_it_goes(
         (b"", "a.pcap"),
     ],
 )
-def test_what_is_no_capture_of_a_network_is_told_in_a_line(
+def test_a_file_that_is_no_capture_is_reported_in_one_line(
     data: bytes, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, _, err = run(capsys, write_file(tmp_path, data))
@@ -218,7 +216,7 @@ def test_what_is_no_capture_of_a_network_is_told_in_a_line(
     assert said in err
 
 
-def test_traffic_that_is_not_ours_is_said_to_be_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_foreign_traffic_is_reported_as_no_network(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     sent = [
         (number, frame_packet(ip(SentPacket(number, "10.0.0.1:53", "10.0.0.2:9", bytes(64))), 1))
         for number in range(20)
@@ -226,7 +224,7 @@ def test_traffic_that_is_not_ours_is_said_to_be_none(capsys: pytest.CaptureFixtu
     code, out, _ = run(capsys, write_file(tmp_path, pcap(sent)))
     assert code == 0
     assert "this is no traffic of ours" in out
-    assert "publishers: no attacker says who they are" in out
+    assert "publishers: no attacker names any" in out
 
 
 def test_clocks_that_disagree_are_set_and_it_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

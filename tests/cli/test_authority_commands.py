@@ -243,7 +243,7 @@ def test_requests_and_bulletins_show_themselves_without_a_passphrase(desk: Desk)
     assert desk.good(f"authority show {revoked['out']}")["void"] == 1
 
 
-def test_what_is_no_answer_to_the_request_is_named(desk: Desk) -> None:
+def test_an_error_names_a_file_that_is_no_answer_to_the_request(desk: Desk) -> None:
     desk.good("authority request --topic t --keyring p.keys --out p.request --days 1")
     for wrong in (b"junk", b"\0" * 400):
         (desk.directory / "wrong.answer").write_bytes(wrong)
@@ -284,7 +284,7 @@ def test_a_waiting_request_is_not_overwritten_by_another(desk: Desk) -> None:
     desk.good("authority request --topic u --keyring p.keys --out two.request --days 1 --force")
 
 
-def test_declaring_a_topic_again_keeps_what_is_not_named(desk: Desk) -> None:
+def test_declaring_a_topic_again_keeps_the_options_that_are_not_given(desk: Desk) -> None:
     desk.good("authority init a")
     desk.good("authority topic a weather --attribute temp:float:-40:60")
     again = desk.good("authority topic a weather --cover 0.6")
@@ -327,7 +327,7 @@ def test_the_end_of_input_at_the_prompt_is_one_line(tmp_path: Path, capsys: pyte
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_variable_names_the_passphrase_of_what_has_no_file_beside_it(
+def test_an_environment_variable_names_the_passphrase_file_if_none_is_beside(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (desk.directory / "secret").write_text("of the authority\n")

@@ -136,7 +136,7 @@ def test_a_key_is_never_written_over_and_nothing_is_advised_that_there_is_not(de
     assert (desk.home / "operator.key").read_bytes() == before
 
 
-def test_nobody_else_signs_what_follows(desk: Desk) -> None:
+def test_only_the_same_operator_can_sign_a_successor(desk: Desk) -> None:
     desk.good("brokers overlay init operator.key")
     other = desk.good("brokers overlay init other.key")["operator"]
     desk.described(3)
@@ -148,7 +148,7 @@ def test_nobody_else_signs_what_follows(desk: Desk) -> None:
     assert (desk.home / "o.signed").read_bytes() == before
 
 
-def test_what_running_brokers_would_not_take_is_not_signed_onto_what_they_go_by(desk: Desk) -> None:
+def test_an_overlay_that_running_brokers_would_reject_is_not_signed(desk: Desk) -> None:
     desk.good("brokers overlay init operator.key")
     desk.described(3, '[["a","b"],["b","c"]]', ("a", "b", "c"))
     desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
@@ -160,7 +160,7 @@ def test_what_running_brokers_would_not_take_is_not_signed_onto_what_they_go_by(
     assert desk.good(f"{sign} --out other.signed")["version"] == 1
 
 
-def test_what_a_broker_cannot_run_with_is_told_before_it_runs(desk: Desk) -> None:
+def test_a_broker_reports_bad_inputs_before_it_runs(desk: Desk) -> None:
     operator = desk.good("brokers overlay init operator.key")["operator"]
     desk.described(3)
     desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
@@ -297,7 +297,7 @@ def plan(desk: Desk, more: str = "", files: str = "facts.json") -> str:
     return f"brokers plan {files} --overlay o.signed --operator {(desk.home / 'operator').read_text()} {more}"
 
 
-def test_a_plan_goes_by_what_more_than_the_liars_of_a_node_say(planned: Desk) -> None:
+def test_a_plan_uses_facts_that_more_replicas_report_than_may_lie(planned: Desk) -> None:
     made = planned.good(plan(planned, "--spare 3"))
     assert made["liars"] == ["replica 3 of a"]
     assert {row["node"]: row["planned"] for row in made["nodes"]} == {"a": 5, "b": 3}
@@ -318,7 +318,7 @@ def test_facts_of_brokers_whose_files_have_one_name_are_all_heard(planned: Desk)
     assert whole["liars"] == ["replica 3 of a"]
 
 
-def test_who_speaks_in_the_name_of_another_replica_is_not_heard_in_its_place(planned: Desk) -> None:
+def test_facts_in_the_name_of_another_replica_are_refused(planned: Desk) -> None:
     (planned.home / "forged.json").write_text(json.dumps({"brokers": {"broker.toml": facts("b", 2, ("a", 1))}}))
     planned.bad(plan(planned, files="facts.json forged.json"), 3, "2 brokers say that they are replica 2 of b")
 
@@ -330,7 +330,7 @@ def test_a_plan_says_that_there_is_nothing_to_do_only_if_there_is_nothing(planne
     assert "nothing to do" not in planned.run(plan(planned, "--spare 2"))[1]
 
 
-def test_one_is_not_said_as_many_are(desk: Desk) -> None:
+def test_the_singular_has_no_s(desk: Desk) -> None:
     assert [pluralize(number, "process") for number in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
     operator = desk.good("brokers overlay init operator.key")["operator"]
     desk.described(3)
@@ -359,13 +359,13 @@ def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_re
     assert made["unprotected"] == ["a - b"]
 
 
-def test_what_was_told_under_another_version_is_not_counted_for_who_stands_there_now(planned: Desk) -> None:
+def test_facts_of_another_overlay_version_are_refused(planned: Desk) -> None:
     planned.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
     planned.bad(plan(planned), 3, "facts.json was told under version 1 of the overlay, and o.signed is version 2")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"brokers": 3}', '{"brokers": {"a": {"node": "a"}}}'])
-def test_facts_that_no_broker_told_are_refused(text: str, planned: Desk) -> None:
+def test_facts_that_are_no_broker_output_are_refused(text: str, planned: Desk) -> None:
     (planned.home / "facts.json").write_text(text)
     planned.bad(plan(planned), 3, "facts.json is not what `veilcast brokers status --json` printed")
 

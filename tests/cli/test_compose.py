@@ -62,7 +62,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[RevokedKeys]:
     return seen
 
 
-def test_whom_a_bulletin_shuts_out_gets_no_link(tmp_path: Path, given: list[RevokedKeys]) -> None:
+def test_a_revoked_member_gets_no_link(tmp_path: Path, given: list[RevokedKeys]) -> None:
     office = Office(tmp_path)
     _composed(office)
     _check(given[0], office.mallory, office.now)
@@ -87,7 +87,7 @@ def test_a_bulletin_that_does_not_hold_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("first", "told"), [(-4, "the membership ended 20.* UTC; ask the authority"), (2, "the membership begins 20.* UTC")]
 )
-def test_a_keyring_that_is_over_or_to_come_is_told_by_date(first: int, told: str, tmp_path: Path) -> None:
+def test_a_keyring_that_is_over_or_to_come_is_reported_by_date(first: int, told: str, tmp_path: Path) -> None:
     with pytest.raises(ExpiredError, match=told):
         _composed(Office(tmp_path, first))
 

@@ -41,7 +41,7 @@ def relay(request: pytest.FixtureRequest, disk: Path) -> Path:
     return disk
 
 
-def test_what_is_laid_out_is_what_hosts_and_members_read(relay: Path) -> None:
+def test_hosts_and_members_can_read_the_written_files(relay: Path) -> None:
     net, proxy = network.read_network(relay), load_proxy(relay / "proxy" / "proxy.toml")
     assert (proxy.server_address, proxy.listen) == net.hosts
     assert (proxy.mask is None) == (net.plan.profile == "paper")

@@ -37,7 +37,7 @@ def lay_out(directory: Path, *, tor: bool) -> network.LocalNetwork:
 
 
 @pytest.mark.parametrize("tor", [True, False])
-def test_what_is_laid_out_is_what_directory_and_members_read(tor: bool, disk: Path) -> None:
+def test_the_directory_and_the_members_can_read_the_written_files(tor: bool, disk: Path) -> None:
     net = lay_out(disk, tor=tor)
     directory = load_directory(disk / "directory" / "directory.toml")
     assert directory.tor.danger_off == (not tor)
@@ -66,7 +66,7 @@ def test_a_directory_shows_numbers_that_are_declared_and_is_one_processs_at_a_ti
             pass
 
 
-def test_a_member_is_told_by_the_address_that_others_call(disk: Path) -> None:
+def test_a_member_is_known_by_its_public_address(disk: Path) -> None:
     net = lay_out(disk, tor=False)
     config = node_config.load_config(network.node_file(disk, 0))
     assert config.passphrase_file is not None
@@ -74,7 +74,7 @@ def test_a_member_is_told_by_the_address_that_others_call(disk: Path) -> None:
         assert service.address == net.addresses[0]
 
 
-def test_what_is_of_another_mode_is_refused() -> None:
+def test_keys_of_another_mode_are_refused() -> None:
     with pytest.raises(ConfigError, match="--no-tor is of the tree"):
         NetworkPlan(nodes=3, tor=False, publishers=1, subscribers=1)
     with pytest.raises(ConfigError, match="are of the mesh, not of mode 'tree'"):

@@ -55,7 +55,7 @@ def workers_below(directory: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_whatever_ends_the_demo_leaves_nothing_running(number: signal.Signals, home: Path) -> None:
+def test_the_demo_leaves_nothing_running_however_it_ends(number: signal.Signals, home: Path) -> None:
     child = start(home)
     wait_until(lambda: child.poll() is not None or list(home.glob("veilcast-demo-*/*/*/node.sock")))
     assert child.poll() is None

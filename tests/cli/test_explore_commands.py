@@ -23,7 +23,7 @@ def test_a_search_prints_its_states_its_depth_and_whether_these_are_all(capsys: 
     assert "no fault" in out
 
 
-def test_a_liar_lies_once_unless_told_how_often(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_liar_lies_once_by_default(capsys: pytest.CaptureFixture[str]) -> None:
     states = []
     for lies in ([], ["--lies", "1"], ["--lies", "2"]):
         assert main(["sim", "explore", "--games", "1", "--liar", "d", *lies, "--json"]) == 0
@@ -51,7 +51,9 @@ def test_a_fault_is_shown_with_the_way_to_it_and_fails_the_command(
         (["--lies", "1"], "liar"),
     ],
 )
-def test_a_wrong_number_is_told_in_one_line(capsys: pytest.CaptureFixture[str], options: list[str], word: str) -> None:
+def test_a_wrong_number_is_reported_in_one_line(
+    capsys: pytest.CaptureFixture[str], options: list[str], word: str
+) -> None:
     assert main(["sim", "explore", *options]) == 3
     error = capsys.readouterr().err
     assert error.count("\n") == 1

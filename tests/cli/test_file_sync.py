@@ -10,7 +10,7 @@ from veilcast.cli.file_sync import FileSync
 from veilcast.errors import StorageError
 
 
-def test_a_full_disk_is_told_once_and_tried_again_until_it_has_room(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_reported_once_and_tried_again_until_it_has_room(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "veilcast.keeping")
     tries, full = list[bool](), True
 

@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("options", [[], ["--profile", "paper", "--deviation", "2"], ["--public-after", "15"]])
-def test_what_a_broker_sees_has_the_truth_in_it_and_does_not_say_where(
+def test_the_broker_sees_the_true_value_among_fakes_without_its_position(
     options: list[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     show = ["foil", "show", "series.csv", "price", "--domain", "0..1000", "--fakes", "3", "--steps", "30", *options]
@@ -71,7 +71,7 @@ def test_the_picture_has_a_column_for_each_event_and_marks_the_truth_on_request(
         (["series.csv", "price", "--domain", "0..1000", "--steps", "0"], 3, "--steps"),
     ],
 )
-def test_a_series_that_cannot_be_shown_is_told_in_one_line(
+def test_a_series_that_cannot_be_shown_is_reported_in_one_line(
     arguments: list[str], code: int | None, told: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "none.csv").write_text("minute,price\n")
@@ -92,7 +92,7 @@ def test_a_new_file_for_foiling_is_one_that_can_be_read(home: Path, capsys: pyte
     assert (code, "--broker, with foiling" in err) == (3, True)
 
 
-def test_what_is_published_and_from_where_is_said_once(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_publication_needs_exactly_one_source(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "mesh.toml").write_text('keyring = "k"\nlisten = "127.0.0.1:4000"\n')
     for arguments, told in (
         (["publish", "t"], "-m TEXT, --value NAME=VALUE, or --csv FILE"),
@@ -142,7 +142,7 @@ def publisher(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("price,body\n,x\n", 15, "the publication lacks 'price', and the broker would see that"),
     ],
 )
-def test_what_cannot_be_published_is_told_in_one_line(
+def test_an_invalid_publication_is_reported_in_one_line(
     given: str, code: int, told: str, publisher: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = Context(read_lines=lambda: given.splitlines(keepends=True))

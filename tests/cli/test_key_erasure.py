@@ -86,7 +86,7 @@ def test_the_checker_above_finds_keys_that_were_not_erased(tmp_path: Path) -> No
     assert all(key.reveal() in plain for grant in people.bob.grants for key in grant.keys)
 
 
-def test_what_is_not_long_over_stays_and_so_do_dates_and_paper_topics(tmp_path: Path) -> None:
+def test_recent_keys_dates_and_paper_topics_are_not_erased(tmp_path: Path) -> None:
     people = make_authority_members()
     lasts = [grant.last(record) for grant, record in people.bob.records()]
     assert not people.bob.erase_past(NOW)
@@ -139,7 +139,7 @@ def test_a_copy_under_another_name_is_not_overwritten(tmp_path: Path) -> None:
     assert read_secret(tmp_path / "copy", Keyring, PASSPHRASE).grants[0].first == NOW
 
 
-def test_what_a_killed_command_left_beside_the_keyring_is_erased_with_it(tmp_path: Path) -> None:
+def test_a_file_that_a_killed_command_left_beside_the_keyring_is_erased_with_it(tmp_path: Path) -> None:
     """The thief opens every file of the directory; a command was killed between writing a new file and renaming it."""
     people = make_authority_members()
     path = stored(tmp_path, people.bob)
@@ -177,7 +177,7 @@ def test_a_running_node_erases_without_being_asked(tmp_path: Path, monkeypatch: 
     assert held.grants[0].first == first_kept_epoch(LATE_US, HOUR_US)
 
 
-def test_the_size_of_a_keyring_does_not_tell_what_was_granted(tmp_path: Path) -> None:
+def test_the_size_of_a_keyring_does_not_reveal_its_grants(tmp_path: Path) -> None:
     people = make_authority_members()
     sizes = {stored(tmp_path, keyring).stat().st_size for keyring in (people.alice, people.bob, people.carol)}
     people.bob.erase_past(NOW + 9999)

@@ -83,7 +83,7 @@ def test_an_experiment_that_there_is_not_is_not_listed(capsys: pytest.CaptureFix
         (["report", "/no/such/place"], 4, "/no/such/place"),
     ],
 )
-def test_what_cannot_be_done_is_told_at_once(
+def test_an_impossible_plan_is_refused_at_once(
     arguments: list[str],
     code: int,
     word: str,
@@ -97,7 +97,7 @@ def test_what_cannot_be_done_is_told_at_once(
     assert (told, word in error) == (code, True)
 
 
-def test_a_trace_without_interactions_or_for_what_replays_none_is_refused(
+def test_a_trace_without_interactions_or_for_an_experiment_without_replay_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.csv"
@@ -109,7 +109,7 @@ def test_a_trace_without_interactions_or_for_what_replays_none_is_refused(
     assert (code, "brokers-fig7 replays no trace" in error) == (3, True)
 
 
-def test_an_experiment_with_a_wrong_key_is_told_by_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_error_names_the_wrong_key_of_an_experiment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('title = "a"\nclaim = "b"\nreading = "c"\nminutes = 1\nbase = { nu = 0.5 }\n')
     code, error = failed(capsys, "run", str(file))
@@ -117,7 +117,7 @@ def test_an_experiment_with_a_wrong_key_is_told_by_it(capsys: pytest.CaptureFixt
     assert "nu" in error
 
 
-def test_all_data_files_that_experiments_lack_are_told_before_spark_starts(
+def test_all_missing_data_files_are_reported_before_spark_starts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, error = failed(capsys, "run", "mesh-gnutella", "mesh-deezer", "--data", str(tmp_path))
@@ -126,7 +126,7 @@ def test_all_data_files_that_experiments_lack_are_told_before_spark_starts(
     assert (code, error.count("\n"), error.count("pubsub/deezer_ro")) == (3, 1, 2)
 
 
-def test_an_unknown_metric_is_told_before_spark_starts(
+def test_an_unknown_metric_is_reported_before_spark_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def start(_: str) -> None:
@@ -145,7 +145,7 @@ def test_an_unknown_metric_is_told_before_spark_starts(
     assert "did you mean 'overlay'?" in error
 
 
-def test_a_place_that_results_cannot_go_to_is_told_before_spark_starts(
+def test_an_unwritable_result_directory_is_reported_before_spark_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def start(_: str) -> None:
@@ -218,7 +218,7 @@ def test_json_has_no_infinity(judged: Callable[[VerdictRow], None], capsys: pyte
     assert (found["verdicts"][0]["reproduced"], found["verdicts"][0]["low"]) == (None, 560)
 
 
-def test_what_a_number_is_held_against_is_said_where_that_is_not_what_was_published(
+def test_the_target_of_a_number_is_printed_if_it_differs_from_the_published_one(
     judged: Callable[[VerdictRow], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     judged(verdict(published=0.927, target=0.937, reproduced=0.937, low=0.936, high=0.938))
@@ -229,7 +229,7 @@ def test_what_a_number_is_held_against_is_said_where_that_is_not_what_was_publis
     assert "held against" not in capsys.readouterr().out
 
 
-def test_the_ends_of_each_curve_are_printed_and_curves_without_points_are_told(
+def test_the_ends_of_each_curve_and_the_curves_without_points_are_printed(
     judged: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     cells = list(experiment.load_experiment("mesh-fig12")[1].make_cells())

@@ -71,7 +71,7 @@ def test_all_files_fit_together_and_go_together(tmp_path: Path) -> None:
     assert not home.exists()
 
 
-def test_a_plan_to_be_carried_out_is_made_while_nobody_else_changes_the_overlay(
+def test_the_overlay_is_locked_while_a_plan_is_made_and_carried_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "net"
@@ -124,7 +124,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
     return Told(tmp_path / "net", monkeypatch)
 
 
-def test_a_plan_says_who_is_silent_and_which_node_has_no_majority(
+def test_a_plan_lists_silent_replicas_and_nodes_without_a_majority(
     told: Told, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told.up(1, "a-1", "b-1", "b-2", "b-3", "b-4")
@@ -175,10 +175,13 @@ def test_a_step_that_brokers_do_not_take_ends_in_time_and_the_next_call_carries_
     told.up(2, *running)
     told.up(2, *PLAN.spare_hosts)
     assert told.plan() == 0
-    assert "  version 2 has been carried out: all who answer go by it" in capsys.readouterr().out.splitlines()
+    assert (
+        "  version 2 has been carried out: all brokers that answer have adopted it"
+        in capsys.readouterr().out.splitlines()
+    )
 
 
-def test_who_was_proven_to_lie_when_a_plan_was_carried_out_is_never_spare_and_never_cleared(told: Told) -> None:
+def test_a_replica_proven_to_lie_is_never_spare_and_never_cleared(told: Told) -> None:
     running = [host for host in PLAN.hosts if host not in PLAN.spare_hosts]
     told.up(1, *running)
     for host in ("b-1", "b-2", "b-3"):
@@ -263,7 +266,7 @@ def test_a_broker_that_was_detached_is_shown_as_such_and_not_at_a_place() -> Non
         "marks": [],
     }
     assert facts_lines({"a-1": facts})[1] == (
-        "  a-1: detached, overlay 2, 1 of 2 peers up, 4 claims, and ends when what it has is through"
+        "  a-1: detached, overlay 2, 1 of 2 peers up, 4 claims, and ends when its work is done"
     )
 
 

@@ -37,7 +37,7 @@ runpy.run_module("veilcast.cli.main", run_name="__main__")
 
 
 @pytest.mark.parametrize("imported", ["veilcast.cli.commands", "veilcast.cli.grammar.modes"])
-def test_ctrl_c_while_a_command_is_imported_is_told_in_one_line(imported: str) -> None:
+def test_ctrl_c_while_a_command_is_imported_is_reported_in_one_line(imported: str) -> None:
     child = subprocess.run(
         [sys.executable, "-c", SIGNALLED, imported, "brokers"],
         capture_output=True,
@@ -53,7 +53,7 @@ def subcommands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[a
     return found
 
 
-def test_the_table_of_commands_says_what_the_parsers_say() -> None:
+def test_the_table_of_commands_matches_the_parsers() -> None:
     own = subcommands(commands.whole_parser())
     assert [(row.dest, row.help) for row in own._choices_actions] == [row[:2] for row in commands.COMMANDS]
     assert list(own.choices) == [command.name for command in commands.COMMANDS]

@@ -90,7 +90,7 @@ def test_a_network_goes_up_delivers_and_leaves_nothing_when_it_goes_down(
     assert run(capsys, "net", "status", *where)[1]["up"] == 0
 
 
-def test_a_worker_that_somebody_looks_at_while_it_signs_on_signs_on_all_the_same(
+def test_a_worker_registers_even_while_another_process_probes_its_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flock, looks = fcntl.flock, iter([True, True])
@@ -126,7 +126,7 @@ def test_a_network_in_the_directory_where_we_are_goes_down(
 
 
 @pytest.mark.parametrize("name", ["authority", "02"])
-def test_a_network_is_not_laid_out_over_what_is_somebody_elses(name: str, tmp_path: Path) -> None:
+def test_a_network_is_not_laid_out_over_foreign_files(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "authority.locked").write_text("x")
     with pytest.raises(StorageError, match=name):
@@ -286,7 +286,7 @@ def test_only_a_process_that_holds_its_pid_file_is_ever_ended(tmp_path: Path) ->
         NetworkPlan(nodes=6, epoch_us=18_000_000, topology=SmallWorld(4, 0.2), life_us=600_000_000),
     ],
 )
-def test_what_is_laid_out_is_what_nodes_read(plan: NetworkPlan, tmp_path: Path) -> None:
+def test_nodes_can_read_the_written_files(plan: NetworkPlan, tmp_path: Path) -> None:
     net = localnet.lay_out(tmp_path, plan, Context(), Random(3))
     assert localnet.read_network(tmp_path) == net
     configs = [node_config.load_config(localnet.node_file(tmp_path, number)) for number in range(plan.nodes)]
@@ -309,7 +309,7 @@ def test_two_networks_do_not_share_an_address(tmp_path: Path) -> None:
     assert not set(nets[0].addresses) & set(nets[1].addresses)
 
 
-def test_a_file_that_is_no_network_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_network_is_reported(tmp_path: Path) -> None:
     localnet.net_file(tmp_path).write_text("{}")
     with pytest.raises(TamperedError):
         localnet.read_network(tmp_path)
@@ -343,7 +343,7 @@ def test_the_smallest_network_needs_no_options(options: str, subscribers: int) -
     assert make_plan(parse(["net", "up", *options.split()])).subscribers == subscribers
 
 
-def test_the_user_who_starts_a_mesh_is_told_when_to_publish(tmp_path: Path) -> None:
+def test_net_up_says_when_to_publish_in_a_mesh(tmp_path: Path) -> None:
     last = [
         _greeting(tmp_path, LocalNetwork(plan, "news/eu", (), (), ()))[-1] for plan in (SMALL, NetworkPlan(nodes=6))
     ]

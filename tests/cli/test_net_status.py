@@ -65,7 +65,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *statuses: Status | None) -> None
     monkeypatch.setattr("veilcast.cli.net.ask_statuses", found)
 
 
-def test_a_relay_shows_its_server_and_proxy_and_what_hinders_members(
+def test_a_relay_shows_its_server_its_proxy_and_the_hindrances_of_members(
     tmp_path: Path,
     listening: str,
     closed: str,
@@ -93,7 +93,7 @@ def test_a_relay_shows_its_server_and_proxy_and_what_hinders_members(
 @pytest.mark.parametrize(
     ("mode", "neighbours"), [("mesh", "1 neighbour"), ("foil", "1 stream"), ("tree", "1 stream"), ("brokers", "1 rep")]
 )
-def test_members_of_each_mode_are_linked_with_what_it_has(
+def test_the_status_names_the_connections_of_each_mode(
     mode: Any, neighbours: str, tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     plan = NetworkPlan(3, mode=mode, subscribers=1, tor=mode != "tree")
@@ -119,7 +119,7 @@ def facts(node: str | None) -> dict[str, Any]:
     return {"node": node}
 
 
-def test_brokers_that_are_down_are_summed_up_by_what_it_means() -> None:
+def test_the_report_explains_what_missing_brokers_mean_for_each_node() -> None:
     up = {f"{node}-{index}": facts(node) for node in ("west", "east") for index in (1, 2, 3)}
     assert majority_lines(up) == ["  every node has the majority of its replicas: what is published passes"]
     assert majority_lines(up | {"east-1": None}) == majority_lines(up)

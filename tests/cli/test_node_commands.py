@@ -102,7 +102,7 @@ def home(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     return Home(tmp_path, capsys)
 
 
-def test_what_is_published_is_printed_line_by_line_and_acknowledged(home: Home) -> None:
+def test_notes_are_printed_line_by_line_and_acknowledged(home: Home) -> None:
     with home.node("--json") as node:
         # Kept, so that nothing depends on which of the two commands is there first.
         reader = home.command("sub", "weather", "--keep", "--json", "--count", "3")
@@ -139,9 +139,7 @@ def test_neither_topic_nor_text_of_a_failed_request_reaches_the_log_of_the_node(
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_or_sigterm_ends_a_subscription_cleanly_and_what_was_printed_was_flushed(
-    end: signal.Signals, home: Home
-) -> None:
+def test_ctrl_c_or_sigterm_ends_a_subscription_cleanly_and_output_is_flushed(end: signal.Signals, home: Home) -> None:
     with home.node():
         reader = home.command("sub", "--range", "temp", "20..25")
         until_subscribed(home)
@@ -171,7 +169,7 @@ def test_sigterm_ends_a_subscription_that_a_script_has_put_into_the_background(h
         assert json.loads(home.run("status", "--json")[1])["subscriptions"] == 0
 
 
-def test_a_node_that_goes_away_under_a_subscription_is_told_in_one_line(home: Home) -> None:
+def test_the_end_of_the_node_during_a_subscription_is_reported_in_one_line(home: Home) -> None:
     with home.node() as node:
         reader = home.command("sub", "weather")
         until_subscribed(home)
@@ -187,7 +185,9 @@ def test_a_node_that_goes_away_under_a_subscription_is_told_in_one_line(home: Ho
 
 
 @pytest.mark.parametrize(("members", "warned"), [(19, True), (20, False)])
-def test_status_says_how_hidden_one_is_and_warns_below_twenty(home: Home, members: int, warned: bool) -> None:
+def test_status_shows_how_well_the_member_is_hidden_and_warns_below_twenty(
+    home: Home, members: int, warned: bool
+) -> None:
     with home.node(members=members):
         assert "nothing is read here" in home.run("status")[1]
         reader = home.command("sub", "weather")
@@ -206,7 +206,7 @@ def test_status_says_how_hidden_one_is_and_warns_below_twenty(home: Home, member
         assert json.loads(home.run("peers", "--json")[1])["peers"][0]["up"] is True
 
 
-def test_what_hinders_a_node_is_told_to_who_publishes_or_asks(home: Home) -> None:
+def test_hindrances_are_printed_by_pub_sub_and_status(home: Home) -> None:
     with home.node(members=21):  # As `desk` has it.
         code, out, err = home.run("pub", "weather", "-m", "sunny")
         assert (code, out[:9], err) == (0, "published", "veilcast: the node goes on trying, but nobody answers\n")
@@ -222,9 +222,7 @@ def test_what_hinders_a_node_is_told_to_who_publishes_or_asks(home: Home) -> Non
         (33, "", "it is on its way; subscribers have it in about 1 s"),
     ],
 )
-def test_why_a_publication_waits_is_told_to_who_publishes_or_asks(
-    home: Home, members: int, told: str, row: str
-) -> None:
+def test_the_reason_of_a_delay_is_printed_by_pub_and_status(home: Home, members: int, told: str, row: str) -> None:
     with home.node(members=members):  # As `desk` has it.
         code, out, err = home.run("pub", "weather", "-m", "sunny")
         assert (code, out[:9]) == (0, "published")
@@ -248,7 +246,7 @@ def test_a_duration_is_spelled_no_more_exactly_than_an_estimate_is(us: int, told
         ("unheard", "nobody is known to publish there yet"),
     ],
 )
-def test_a_subscription_that_waits_is_told_until_when(home: Home, topic: str, told: str) -> None:
+def test_a_waiting_subscription_prints_when_it_is_ready(home: Home, topic: str, told: str) -> None:
     with home.node():
         reader = home.command("sub", topic, "--count", "1")
         assert told in line_of(reader.stderr)
@@ -277,7 +275,7 @@ def test_a_second_node_on_the_same_place_is_refused_in_one_line(home: Home) -> N
         assert home.run("status")[0] == 0
 
 
-def test_nobody_types_a_passphrase_for_a_node_that_runs_already(home: Home) -> None:
+def test_no_passphrase_is_asked_for_a_node_that_runs_already(home: Home) -> None:
     (home.directory / "keyring.passphrase").unlink()
 
     def asked(prompt: str) -> str:
@@ -329,7 +327,7 @@ def test_a_descriptor_without_a_passphrase_is_refused(content: bytes) -> None:
         ("node new --keyring k --proxy 192.0.2.2:1 --server-key x", "relay.server_key: not the line"),
     ],
 )
-def test_what_a_person_gets_wrong_is_named_in_one_line(
+def test_a_mistake_of_the_user_is_reported_in_one_line(
     arguments: str,
     problem: str,
     tmp_path: Path,
@@ -371,7 +369,7 @@ def test_a_file_without_peers_is_for_the_first_node_only(capsys: pytest.CaptureF
     assert "right for the first one only" in capsys.readouterr().err
 
 
-def test_a_keyring_that_is_not_there_is_told_before_a_passphrase_is_asked_for(home: Home) -> None:
+def test_a_keyring_that_is_not_there_is_reported_before_a_passphrase_is_asked_for(home: Home) -> None:
     (home.directory / "keyring").unlink()
     code, _, err = home.run("node", "run")
     assert (code, err.startswith("veilcast: keyring: there is no")) == (4, True)
@@ -398,7 +396,7 @@ def test_a_membership_that_is_over_is_the_first_thing_to_be_warned_of() -> None:
     assert "the membership is over" in str(anonymity_warning(status, 7))
 
 
-def test_interests_are_what_the_options_say() -> None:
+def test_options_become_an_interest() -> None:
     assert parse_interest("news", []) == Label("news")
     assert parse_interest(None, [["temp", "20..25"]]) == Range("temp", 20, 25)
     assert parse_interest("news", [["temp", "-1.5.."]]) == All(Label("news"), Range("temp", -1.5, None))

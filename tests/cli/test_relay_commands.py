@@ -46,7 +46,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_servers_keys_are_made_once_and_its_line_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_servers_keys_are_made_once_and_its_line_is_printed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "relay", "server", "init", "secret", "--keyring", "server.keys", "--json")
     told = json.loads(out)
     public = read_server_keys(home / "secret", SECRET).public()
@@ -60,9 +60,7 @@ def test_a_servers_keys_are_made_once_and_its_line_is_told(home: Path, capsys: p
     assert out.splitlines()[1] == f'server_key = "{line}"'
 
 
-def test_nobody_is_asked_for_the_passphrase_of_a_keyring_that_is_none(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_passphrase_is_asked_for_a_missing_keyring(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "relay", "server", "init", "secret", "--keyring", "none.keys")
     assert (code, "cannot read none.keys: there is no such file" in err) == (4, True)
     assert not (home / "secret").exists()
@@ -81,7 +79,7 @@ def write_server(home: Path, keyring: str = "server.keys", keys: str = "secret")
     (home / "server.toml").write_text(text)
 
 
-def test_what_a_server_cannot_run_with_is_told_in_one_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_reports_bad_inputs_in_one_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refused() -> tuple[int, str]:
         code, _, err = run(capsys, "relay", "server", "run")
         assert len(err.splitlines()) == 1

@@ -25,7 +25,7 @@ def test_a_run_is_decided_by_its_seed(capsys: pytest.CaptureFixture[str]) -> Non
     assert first["failed"] == 0
 
 
-def test_the_tables_hold_what_was_sent(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_tables_contain_the_sent_frames(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, data = run(capsys, "sim", "run", "flood", "--out", str(tmp_path / "t"))
     assert code == 0
     assert len(list(read_table(tmp_path / "t", CellRow))) == data["runs"][0]["sent"]
@@ -38,7 +38,7 @@ def test_every_packaged_scenario_is_listed_with_a_word_about_it(capsys: pytest.C
     assert all(data["scenarios"].values())
 
 
-def test_a_scenario_with_a_wrong_key_or_no_file_is_told_in_one_line(
+def test_a_scenario_with_a_wrong_key_or_no_file_is_reported_in_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "s.toml"
@@ -67,7 +67,7 @@ HUGE = str(1 << 64)
         (["sim", "soak"], "--jobs", ["-1", "0", "257", HUGE]),
     ],
 )
-def test_a_number_out_of_bounds_is_told_by_its_option(
+def test_an_error_about_a_number_out_of_bounds_names_its_option(
     command: list[str], option: str, values: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for value in values:

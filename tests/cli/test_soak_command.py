@@ -36,7 +36,7 @@ def fake(seed: int) -> ScenarioOutcome:
     return ScenarioOutcome("soak SG", seed, "", FrameCounts(0, 0, 0, 0, 0), 7, 1, {}, broken)
 
 
-def test_the_first_failure_ends_it_and_is_told_with_the_command_that_replays_it(
+def test_the_first_failure_ends_the_soak_and_is_reported_with_its_seed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = []

@@ -39,7 +39,7 @@ def drive(tap: WireTap) -> list[tuple[str, int]]:
     return [(frame.destination, len(frame.data)) for frame in frames]
 
 
-def test_a_tap_writes_what_comes_and_what_goes_in_the_columns_of_the_lab(tmp_path: Path) -> None:
+def test_a_tap_writes_inbound_and_outbound_frames_in_the_columns_of_the_lab(tmp_path: Path) -> None:
     with open_tap(tmp_path / "t", "r") as around:
         tap = around(flood(), ME, 10)
         assert isinstance(tap, WireTap)
@@ -51,7 +51,7 @@ def test_a_tap_writes_what_comes_and_what_goes_in_the_columns_of_the_lab(tmp_pat
     assert (tmp_path / "t").stat().st_mode & 0o077 == 0
 
 
-def test_nobody_else_can_read_what_a_tap_writes_where_others_may_look(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_file_of_a_tap(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     table = tmp_path / "cells.jsonl"
     table.touch(0o644)
@@ -61,7 +61,7 @@ def test_nobody_else_can_read_what_a_tap_writes_where_others_may_look(tmp_path: 
     assert table.stat().st_mode & 0o077 == 0
 
 
-def test_a_tapped_machine_does_what_it_does_without_one() -> None:
+def test_a_tapped_machine_behaves_as_without_a_tap() -> None:
     rng = random.Random(1)
     bare = flood()
     tapped_one = WireTap(flood(), Rows(), ME, run="r", epoch_us=10)
@@ -109,7 +109,7 @@ def test_the_tap_is_off_unless_asked_for_and_warns_loudly(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("limit", [1, 100])
-def test_only_what_the_driver_takes_is_written(limit: int) -> None:
+def test_a_tap_records_only_frames_that_the_driver_takes(limit: int) -> None:
     rows = Rows()
     machine = flood()
     machine.publish(bytes(ID_SIZE), b"text")
@@ -130,7 +130,7 @@ class Noticing:
         self.heard.append(("lost", peer, now))
 
 
-def test_the_machine_inside_hears_of_peers_and_one_that_has_none_is_told_nothing() -> None:
+def test_the_wrapped_machine_receives_peer_notices_if_it_has_the_methods() -> None:
     inner = Noticing()
     for tap in (WireTap(machine, Rows(), ME, run="r", epoch_us=10) for machine in (inner, flood())):  # type: ignore[arg-type]
         tap.peer_up(PEER, 1)

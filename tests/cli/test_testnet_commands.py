@@ -41,7 +41,7 @@ def parts(tmp_path: Path) -> Iterator[list[TorProcess]]:
         process.end()
 
 
-def test_up_tells_what_the_files_of_nodes_need(
+def test_up_prints_the_lines_that_node_files_need(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[Path, int]] = []
@@ -57,7 +57,7 @@ def test_up_tells_what_the_files_of_nodes_need(
 
 
 @pytest.mark.all_only
-def test_status_tells_who_is_up_and_down_ends_them(
+def test_status_lists_the_processes_and_down_ends_them(
     tmp_path: Path, parts: list[TorProcess], capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "net"

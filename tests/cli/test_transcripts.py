@@ -130,7 +130,7 @@ def no_passphrase_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SECTIONS)
-def test_a_transcript_says_what_the_commands_say(name: str, tmp_path: Path) -> None:
+def test_a_transcript_matches_the_output_of_the_commands(name: str, tmp_path: Path) -> None:
     assert play(SECTIONS[name], tmp_path) or name == "Foiling, step by step", "there is something to compare"
 
 

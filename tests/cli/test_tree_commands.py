@@ -81,7 +81,7 @@ def refused(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str
     return code, err
 
 
-def test_what_a_directory_cannot_run_with_is_told_before_tor_is_started(
+def test_a_directory_reports_bad_inputs_before_tor_starts(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(program: str = "tor") -> str:
@@ -107,7 +107,7 @@ def test_what_a_directory_cannot_run_with_is_told_before_tor_is_started(
     assert (code, "tor.network: there is no nowhere.json; `veilcast tree testnet up` makes one" in err) == (3, True)
 
 
-def test_a_node_tells_what_it_lacks(
+def test_a_node_reports_its_hindrances(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keyring = read_secret(home / "directory.keys", Keyring, SECRET)

@@ -38,13 +38,13 @@ def test_every_address_of_sixteen_bytes_has_one_text(host: ipaddress.IPv6Address
         *("::1:4000", "[::1]", "[::g]:1", "[fe80::1%eth0]:1", "[127.0.0.1]:4"),
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_a_text_that_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="no address and port"):
         parse_address(text)
 
 
 @given(st.text(), st.ip_addresses(), PORTS)
-def test_who_must_answer_stands_before_the_last_at_sign(who: str, host: ipaddress.IPv4Address, port: int) -> None:
+def test_the_pinned_name_is_before_the_last_at_sign(who: str, host: ipaddress.IPv4Address, port: int) -> None:
     assert split_pinned(f"{who}@{host}:{port}") == (who, f"{host}:{port}")
     assert split_pinned(f"{host}:{port}") == ("", f"{host}:{port}")
 
@@ -58,6 +58,6 @@ def test_who_must_answer_stands_before_the_last_at_sign(who: str, host: ipaddres
         (errno.ENOBUFS, ""),
     ],
 )
-def test_where_nobody_can_listen_is_told_with_the_key_and_the_next_step(number: int, told: str) -> None:
+def test_an_unusable_address_is_reported_with_its_key_and_the_next_step(number: int, told: str) -> None:
     error = listen_error("listen", ("127.0.0.1", 4200), OSError(number, "whatever a library says"))
     assert str(error).startswith(f"listen: cannot use 127.0.0.1:4200: {os.strerror(number)}{told}")

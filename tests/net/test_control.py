@@ -64,7 +64,7 @@ def test_a_publication_comes_to_a_subscriber_of_the_same_node(tmp_path: Path) ->
     at_desk(tmp_path, test)
 
 
-def test_whatever_can_be_published_can_be_handed_out(tmp_path: Path) -> None:
+def test_every_accepted_publication_can_be_delivered(tmp_path: Path) -> None:
     async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
         frame = len(
             control_protocol.encode_request(
@@ -131,7 +131,7 @@ def test_a_subscription_whose_client_dies_ends_after_the_grace_period(tmp_path: 
     asyncio.run(test())
 
 
-def test_a_client_that_was_killed_gets_what_it_missed_if_it_is_back_in_time(tmp_path: Path) -> None:
+def test_a_killed_client_receives_the_missed_notes_if_it_returns_in_time(tmp_path: Path) -> None:
     async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me, connect(config) as writer:
             notes = me.subscribe("news")
@@ -149,7 +149,7 @@ def test_a_client_that_was_killed_gets_what_it_missed_if_it_is_back_in_time(tmp_
     at_desk(tmp_path, test)
 
 
-def test_a_killed_client_does_not_end_what_another_client_has_or_asked_to_keep(tmp_path: Path) -> None:
+def test_a_killed_client_does_not_end_a_subscription_that_another_client_has_or_keeps(tmp_path: Path) -> None:
     async def test() -> None:
         desk = MemoryNode()
         async with serve_control(tmp_path, desk, grace_s=0) as server, connect(tmp_path / "node.toml") as other:
@@ -341,7 +341,7 @@ def test_a_client_that_does_not_read_costs_no_more_than_the_window(tmp_path: Pat
     at_desk(tmp_path, test)
 
 
-def test_a_client_that_never_takes_a_byte_fills_one_buffer_and_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_client_that_reads_nothing_fills_one_buffer_and_delays_no_other(tmp_path: Path) -> None:
     async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as quick:
             _, deaf = await asyncio.open_unix_connection(tmp_path / "node.sock")
@@ -522,7 +522,7 @@ def test_a_place_where_others_may_write_or_that_is_none_is_refused(tmp_path: Pat
         (b"", "no node of ours"),
     ],
 )
-def test_what_listens_there_and_is_no_node_of_this_version_is_told(tmp_path: Path, first: bytes, problem: str) -> None:
+def test_a_listener_that_is_no_node_of_this_version_is_reported(tmp_path: Path, first: bytes, problem: str) -> None:
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(first)
         writer.close()
@@ -541,7 +541,7 @@ def test_what_listens_there_and_is_no_node_of_this_version_is_told(tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "problem"), [("control = 3", "control must be"), ("state = []", "state must be"), ("=", "node.toml")]
 )
-def test_a_configuration_that_leads_to_no_socket_names_what_is_wrong(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_error_names_the_fault_of_a_configuration_without_a_socket(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "node.toml").write_text(text)
 
     async def test() -> None:

@@ -188,11 +188,11 @@ def test_a_flood_of_one_customer_keeps_out_no_newcomer_of_the_same_provider(
         assert kept_out(shared(), Flood(1500, sources, speaks), hello_ms, newcomers) == []
 
 
-def test_a_newcomer_of_the_flood_s_own_host_gets_through_a_flood_that_says_nothing() -> None:
+def test_a_newcomer_of_the_flood_s_own_host_gets_through_a_silent_flood() -> None:
     assert kept_out(shared(), Flood(1500, tuple(NEWCOMERS.values()))) == []
 
 
-def test_connections_that_say_nothing_keep_nobody_out_from_any_number_of_prefixes() -> None:
+def test_silent_connections_from_any_number_of_prefixes_keep_no_peer_out() -> None:
     assert kept_out(shared(), Flood(1500, THOUSAND)) == []
 
 

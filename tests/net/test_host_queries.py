@@ -53,7 +53,7 @@ def test_only_the_owner_may_open_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{\n", b"[]\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n"])
-def test_what_is_no_question_is_told_so_and_hurts_nobody(line: bytes, tmp_path: Path) -> None:
+def test_an_invalid_query_is_refused_and_hurts_no_other_client(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "sock"
     served(
         path,
@@ -72,7 +72,7 @@ def test_a_question_without_end_is_cut_off_and_the_next_is_answered(tmp_path: Pa
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_those_who_ask_nothing_take_all_places_only_for_a_while(
+def test_silent_clients_occupy_all_places_only_for_a_while(
     is_over: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "sock"
@@ -100,7 +100,7 @@ def test_those_who_ask_nothing_take_all_places_only_for_a_while(
     served(path, crowd)
 
 
-def test_nobody_there_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_node_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="is it running"):
         ask_host(tmp_path / "none", {})
 

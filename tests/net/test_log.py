@@ -61,7 +61,7 @@ def test_no_planted_topic_peer_key_or_plaintext_reaches_the_log(stream: io.Strin
     assert "[hidden] 3" in written
 
 
-def test_the_search_finds_what_danger_reveals(stream: io.StringIO) -> None:
+def test_the_search_finds_what_danger_reveal_prints(stream: io.StringIO) -> None:
     log.set_up("pretty", "debug", stream, danger_reveal=True)
     logging.getLogger("veilcast.node").warning("a note on %s", PLANTED[0])
     assert PLANTED[0] in stream.getvalue()
@@ -93,7 +93,7 @@ def test_pretty_lines_cannot_be_broken(stream: io.StringIO) -> None:
         "class A:\n  def __del__(self): raise ValueError('news/planted')\nA()",
     ],
 )
-def test_what_nobody_caught_shows_its_type_and_place_only(fault: str) -> None:
+def test_an_uncaught_exception_shows_only_its_type_and_place(fault: str) -> None:
     child = subprocess.run(
         [sys.executable, "-c", f"from veilcast.net import log\nlog.set_up()\n{fault}"],
         capture_output=True,
@@ -127,7 +127,7 @@ def test_faults_in_callbacks_are_counted_and_only_the_first_of_a_minute_logged(s
     assert not [secret for secret in PLANTED if secret in stream.getvalue()]
 
 
-def test_faults_of_a_machine_are_one_line_a_minute_without_what_they_are_about(stream: io.StringIO) -> None:
+def test_faults_of_a_machine_are_logged_once_a_minute_without_their_text(stream: io.StringIO) -> None:
     log.set_up("pretty", "info", stream)
     now = 1000.0
     faults = FaultLog(lambda: now)

@@ -44,7 +44,7 @@ async def ask(server: MetricsServer, request: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "[::1]:0"])
-def test_a_scrape_gets_what_is_known_now(listen: str) -> None:
+def test_a_scrape_receives_the_current_values(listen: str) -> None:
     async def test(server: MetricsServer) -> None:
         head, body = (await ask(server, f"GET /metrics HTTP/1.1\r\nHost: {server.address}\r\n\r\n".encode())).split(
             b"\r\n\r\n"
@@ -147,7 +147,7 @@ def test_an_address_that_others_can_reach_is_refused(listen: str) -> None:
         MetricsServer(listen, dict)
 
 
-def test_a_port_in_use_is_told_in_one_line() -> None:
+def test_a_port_in_use_is_reported_in_one_line() -> None:
     async def test(server: MetricsServer) -> None:
         with pytest.raises(StorageError, match=r"metrics: cannot use \S+: [^;\[\(]+; "):
             await MetricsServer(server.address, dict).open()

@@ -198,7 +198,7 @@ def test_a_broker_with_a_certificate_for_its_name_is_talked_to_in_tls(host: str,
 
 
 @pytest.mark.parametrize("reason", [close_reasons.UNTRUSTED, close_reasons.MISNAMED, close_reasons.NOT_TLS])
-def test_a_broker_without_the_right_certificate_is_told_nothing(reason: str, tmp_path: Path) -> None:
+def test_a_broker_without_the_right_certificate_receives_nothing(reason: str, tmp_path: Path) -> None:
     async def test() -> None:
         machine, issuer = ScriptedMachine(), CertificateIssuer(tmp_path)
         trusted = make_tls_context(None if reason == close_reasons.UNTRUSTED else issuer.file)
@@ -215,7 +215,7 @@ def test_a_broker_without_the_right_certificate_is_told_nothing(reason: str, tmp
     run(test())
 
 
-def test_in_the_clear_nobody_is_called_but_this_machine(tmp_path: Path) -> None:
+def test_without_tls_only_this_computer_is_called(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="TLS"):
         MqttSetup(PACKETS).dial(Address("192.0.2.1:1883"))
     assert MqttSetup(PACKETS).dial(Address("[::1]:1883")).address[:2] == ("::1", 1883)

@@ -210,7 +210,7 @@ def test_a_subscription_waits_until_its_time_has_come(tmp_path: Path) -> None:
     assert owned(tmp_path, test)
 
 
-def test_the_loop_goes_on_while_the_disk_is_slow_and_what_gathers_is_one_write(tmp_path: Path) -> None:
+def test_the_loop_runs_while_the_disk_is_slow_and_gathered_changes_are_one_write(tmp_path: Path) -> None:
     async def test(books: Books, config: Path) -> None:
         async with connect(config) as me, connect(config) as other, connect(config) as third:
             books.slow.clear()
@@ -232,7 +232,7 @@ def test_the_loop_goes_on_while_the_disk_is_slow_and_what_gathers_is_one_write(t
     assert owned(tmp_path, test)
 
 
-def test_what_is_overdue_has_no_estimate_any_more(tmp_path: Path) -> None:
+def test_an_overdue_publication_has_no_estimate(tmp_path: Path) -> None:
     """A peer that never confirms would be about to confirm for ever."""
 
     async def test(books: Books, config: Path) -> None:
@@ -245,7 +245,7 @@ def test_what_is_overdue_has_no_estimate_any_more(tmp_path: Path) -> None:
     assert owned(tmp_path, test)
 
 
-def test_a_write_that_fails_ends_the_node_and_nobody_is_told_that_it_succeeded(tmp_path: Path) -> None:
+def test_a_failed_write_ends_the_node_and_confirms_nothing(tmp_path: Path) -> None:
     async def test(books: Books, config: Path) -> None:
         books.broken = True
         async with connect(config) as me:
@@ -257,7 +257,7 @@ def test_a_write_that_fails_ends_the_node_and_nobody_is_told_that_it_succeeded(t
     assert not (tmp_path / "control.sock").exists()
 
 
-def test_a_write_that_fails_while_the_node_stops_is_told_too(tmp_path: Path) -> None:
+def test_a_failed_write_while_the_node_stops_is_raised(tmp_path: Path) -> None:
     async def test(books: Books, config: Path) -> None:
         books.todo.append(("keep", 0))
         books.broken = True
@@ -268,7 +268,7 @@ def test_a_write_that_fails_while_the_node_stops_is_told_too(tmp_path: Path) -> 
         owned(tmp_path, test)
 
 
-def test_a_node_that_stops_takes_no_more_and_waits_for_what_is_not_through(tmp_path: Path) -> None:
+def test_a_stopping_node_accepts_no_more_and_waits_for_unsettled_publications(tmp_path: Path) -> None:
     async def test(books: Books, config: Path) -> None:
         books.waiting[99] = Publication((Label("news").pair,))
         async with connect(config) as me:

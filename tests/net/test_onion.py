@@ -118,7 +118,7 @@ def test_callers_have_no_name_but_a_fresh_one_for_each_stream_and_are_answered_o
     asyncio.run(test())
 
 
-def test_every_call_through_tor_names_its_purpose_and_a_password_that_nobody_had_before() -> None:
+def test_every_call_through_tor_has_its_purpose_and_a_fresh_password() -> None:
     async def test() -> None:
         here, there = ScriptedMachine(), ScriptedMachine()
         async with running(here, door=True) as host:
@@ -156,7 +156,7 @@ def test_records_pass_both_ways_through_a_socks_port() -> None:
     asyncio.run(test())
 
 
-def test_who_cannot_be_reached_through_tor_is_lost_and_called_again() -> None:
+def test_a_peer_that_tor_cannot_reach_is_lost_and_called_again() -> None:
     async def test() -> None:
         machine, socks = ScriptedMachine(), Socks(None)
         async with socks as reach, running(machine, reach) as caller:
@@ -184,7 +184,7 @@ def test_through_tor_nothing_is_called_but_onion_services_of_version_3(place: st
 
 
 @pytest.mark.parametrize("purpose", ["", "@", "a purpose@", "x" * 65 + "@"])
-def test_nobody_is_called_without_a_purpose(purpose: str) -> None:
+def test_a_call_without_a_purpose_is_refused(purpose: str) -> None:
     async def test() -> None:
         machine = ScriptedMachine()
         async with running(machine) as caller:
@@ -195,7 +195,7 @@ def test_nobody_is_called_without_a_purpose(purpose: str) -> None:
     asyncio.run(test())
 
 
-def test_when_there_is_no_room_who_was_silent_for_longest_gives_way() -> None:
+def test_without_room_the_peer_with_the_longest_silence_gives_way() -> None:
     async def test() -> None:
         here = ScriptedMachine()
         limits = dataclasses.replace(QUICK, callers=3)
@@ -225,7 +225,7 @@ async def _stranger(driver: OnionDriver) -> tuple[asyncio.StreamReader, asyncio.
     return reader, writer
 
 
-def test_a_record_that_is_too_long_ends_the_stream_of_whoever_sent_it() -> None:
+def test_a_record_that_is_too_long_ends_the_stream_of_its_sender() -> None:
     async def test() -> None:
         here = ScriptedMachine()
         async with running(here, door=True) as host:

@@ -42,7 +42,7 @@ def test_no_broker_answers_in_the_place_of_another(caller: str) -> None:
     _run(test())
 
 
-def test_who_is_called_by_name_is_up_under_the_whole_address_and_names_its_caller() -> None:
+def test_a_pinned_peer_is_up_under_its_whole_address_and_knows_its_caller() -> None:
     async def test() -> None:
         here, there = ScriptedMachine(), ScriptedMachine()
         async with run_host(here, broker("bruno")) as host, run_driver(there, broker("anna")) as driver:
@@ -60,7 +60,7 @@ def test_who_is_called_by_name_is_up_under_the_whole_address_and_names_its_calle
     _run(test())
 
 
-def test_a_member_who_asks_for_a_broker_takes_no_proxy() -> None:
+def test_a_member_that_calls_a_broker_rejects_a_proxy() -> None:
     async def test() -> None:
         there = ScriptedMachine()
         proxy = CROWD.identity(CROWD.ring("paul", "proxy"))

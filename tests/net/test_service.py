@@ -110,7 +110,7 @@ def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(t
     assert in_service(tmp_path, test)[0]
 
 
-def test_the_metrics_have_the_owners_numbers_and_those_of_the_sockets(tmp_path: Path) -> None:
+def test_the_metrics_have_the_numbers_of_the_service_and_of_the_sockets(tmp_path: Path) -> None:
     async def run() -> str:
         desk, drivers, started = MemoryNode(), list[MachineDriver](), asyncio.Event()
 

@@ -33,7 +33,7 @@ def test_the_words_are_those_of_the_standard() -> None:
 
 
 @given(cuts=st.lists(st.integers(0, 30), max_size=6), kind=st.sampled_from([1, 3, 4]), rest=st.binary(max_size=8))
-def test_however_the_answers_are_cut_what_comes_after_them_is_read(cuts: list[int], kind: int, rest: bytes) -> None:
+def test_however_the_answers_are_split_the_following_bytes_are_read(cuts: list[int], kind: int, rest: bytes) -> None:
     place = {1: bytes(4), 3: b"\x02ab", 4: bytes(16)}[kind]
     answers = HELLO + LOGGED_IN + bytes([5, 0, 0, kind]) + place + bytes(2)
     said, made, read, over = answers + rest, wrap(), b"", False
@@ -61,7 +61,7 @@ def test_however_the_answers_are_cut_what_comes_after_them_is_read(cuts: list[in
         (HELLO + LOGGED_IN + b"\x05\x00\x00\x09", UNASKED),
     ],
 )
-def test_whatever_else_is_answered_ends_it_with_a_reason(answers: bytes, reason: str) -> None:
+def test_every_other_answer_ends_the_call_with_a_reason(answers: bytes, reason: str) -> None:
     with pytest.raises(BrokenStream) as broken:
         wrap().handshake(answers)
     assert broken.value.reason == reason
@@ -77,6 +77,6 @@ def test_no_bytes_upset_it(data: bytes) -> None:
     ("host", "port", "user"),
     [("", 80, b"x"), ("x" * 256, 80, b"x"), ("x", 1 << 16, b"x"), ("x", 80, b""), ("ü", 1, b"x")],
 )
-def test_what_cannot_be_asked_for_is_refused_before_anything_is_sent(host: str, port: int, user: bytes) -> None:
+def test_an_invalid_request_is_refused_before_anything_is_sent(host: str, port: int, user: bytes) -> None:
     with pytest.raises(ConfigError):
         SocksWrapper(host, port, user, b"y")

@@ -131,7 +131,7 @@ async def spoken_after_hello(address: Address, context: ssl.SSLContext) -> bytes
 
 
 @pytest.mark.parametrize("who", CALLERS)
-def test_a_caller_who_must_not_come_in_hears_nothing_and_we_know_why(who: str) -> None:
+def test_a_rejected_caller_receives_nothing_and_the_reason_is_counted(who: str) -> None:
     make, reason = CALLERS[who]
 
     async def test() -> None:
@@ -189,7 +189,7 @@ def test_tls_of_yesterday_is_not_spoken() -> None:
     "garbage",
     [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 600, b"SSH-2.0-x\r\n", b"\x16\x03\x01\xff\xff" + b"\x01" * 600, b"\xff"],
 )
-def test_whoever_does_not_speak_tls_hears_nothing(garbage: bytes) -> None:
+def test_a_caller_without_tls_receives_nothing(garbage: bytes) -> None:
     async def test() -> None:
         async with run_host(ScriptedMachine(), PROXY) as host, raw(host) as (reader, writer):
             writer.write(garbage)
@@ -230,7 +230,7 @@ def test_a_handshake_that_is_too_long_ends_at_once() -> None:
     run(test())
 
 
-def test_those_who_hold_connections_and_say_nothing_shut_nobody_out() -> None:
+def test_silent_connections_shut_no_member_out() -> None:
     async def test() -> None:
         limits = dataclasses.replace(QUICK_LIMITS, handshakes=4)
         here, there = ScriptedMachine(), ScriptedMachine()
@@ -268,7 +268,7 @@ HOSTS: dict[str, tuple[Callable[[], StreamIdentity], str]] = {
 
 
 @pytest.mark.parametrize("who", HOSTS)
-def test_nobody_else_can_pose_as_a_proxy(who: str) -> None:
+def test_no_other_certificate_can_pose_as_a_proxy(who: str) -> None:
     make, reason = HOSTS[who]
 
     async def test() -> None:
@@ -353,7 +353,7 @@ def test_a_member_that_sends_too_long_a_record_is_dropped() -> None:
     run(test())
 
 
-def test_what_follows_the_end_of_a_stream_is_not_waited_for() -> None:
+def test_data_after_the_end_of_a_stream_is_not_awaited() -> None:
     """With a planted loop for as long as bytes are there, this would never end."""
 
     async def test() -> None:
@@ -459,7 +459,7 @@ def test_a_slow_reader_delays_nobody_else() -> None:
     run(test())
 
 
-def test_a_reader_that_has_caught_up_is_no_longer_behind_whoever_notices() -> None:
+def test_a_reader_that_has_caught_up_leaves_the_backlog() -> None:
     """Not only the event loop sends what waits: so does the next record. Here it is always that."""
 
     async def test() -> None:

@@ -21,13 +21,13 @@ def test_however_a_stream_is_cut_the_same_records_come_out(sent: list[bytes], cu
 
 
 @given(records)
-def test_what_has_come_out_is_not_kept(sent: list[bytes]) -> None:
+def test_returned_frames_are_not_kept(sent: list[bytes]) -> None:
     reader = RecordReader(40)
     assert list(reader.feed(b"".join(map(encode_record, sent)) + encode_record(b"half")[:-1])) == sent
     assert bytes(reader._buffer) == encode_record(b"half")[:-1]
 
 
-def test_a_record_that_is_too_long_is_refused_by_its_announcement_and_those_before_it_are_not() -> None:
+def test_a_record_that_is_too_long_is_refused_by_its_length_and_earlier_ones_are_read() -> None:
     reader, got = RecordReader(40), list[bytes]()
     with pytest.raises(ExcessError):
         got.extend(reader.feed(encode_record(bytes(40)) + encode_record(bytes(41))[:PREFIX]))

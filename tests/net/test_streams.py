@@ -91,7 +91,7 @@ def test_a_caller_has_the_same_name_whenever_it_comes(host_text: str) -> None:
     run(test())
 
 
-def test_who_is_not_there_is_called_until_it_is_and_again_when_it_was_lost() -> None:
+def test_an_absent_peer_is_called_until_it_answers_and_again_after_a_loss() -> None:
     async def test() -> None:
         with socket.socket() as place:
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -155,7 +155,7 @@ class Dialler:
         return self.pauses[-1]
 
 
-def test_calls_come_later_and_later_and_those_of_two_never_at_once() -> None:
+def test_pauses_between_calls_grow_and_differ_between_callers() -> None:
     one, other = Dialler(1), Dialler(2)
     for failures in range(1, 12):
         longest = min(0.25 * 2**failures, 30.0)
@@ -165,7 +165,7 @@ def test_calls_come_later_and_later_and_those_of_two_never_at_once() -> None:
     assert pause >= 15.0
 
 
-def test_whoever_stood_for_longer_than_it_would_be_waited_for_is_called_soon() -> None:
+def test_a_peer_that_was_up_longer_than_its_pause_is_called_again_soon() -> None:
     dialler = Dialler(1)
     for _ in range(5):
         dialler.fail()
@@ -333,7 +333,7 @@ def test_draining_waits_until_all_has_gone_out() -> None:
     run(test())
 
 
-def test_a_machine_that_writes_faster_than_its_peer_reads_waits_for_it_and_loses_nobody() -> None:
+def test_a_machine_that_writes_faster_than_its_peer_reads_waits_and_drops_no_peer() -> None:
     """Far more than may gather. Without the waiting the peer would be dropped, quick as it is."""
     limits = dataclasses.replace(QUICK_LIMITS, write_max=1 << 20)
     count = 64 * limits.write_max // limits.record_max
@@ -365,7 +365,7 @@ class Fickle:
 
 
 @pytest.mark.parametrize("side", ["callers", "hosts"])
-def test_whoever_may_not_stay_is_dropped_at_the_next_look(side: str) -> None:
+def test_a_peer_whose_certificate_is_over_is_dropped_at_the_next_review(side: str) -> None:
     async def test() -> None:
         guests: list[Fickle] = []
 
@@ -396,7 +396,7 @@ def test_whoever_may_not_stay_is_dropped_at_the_next_look(side: str) -> None:
     run(test())
 
 
-def test_whoever_is_revoked_while_it_is_here_is_dropped_at_the_next_look() -> None:
+def test_a_peer_revoked_while_connected_is_dropped_at_the_next_review() -> None:
     async def test() -> None:
         crowd = TlsParties()
         here, there = ScriptedMachine(), ScriptedMachine()
@@ -415,7 +415,7 @@ def test_whoever_is_revoked_while_it_is_here_is_dropped_at_the_next_look() -> No
     run(test())
 
 
-def test_the_log_names_reasons_and_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_reasons_and_no_peers(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         machine = ScriptedMachine()
         async with run_driver(machine, CROWD.identity(ALICE)) as driver:
@@ -430,7 +430,7 @@ def test_the_log_names_reasons_and_nobody(caplog: pytest.LogCaptureFixture) -> N
     assert len(lines) <= 2 * close_reasons.LINES_PER_MINUTE  # A minute may have passed.
 
 
-def test_what_is_not_about_peers_is_for_the_owner() -> None:
+def test_events_that_do_not_concern_peers_go_to_the_owner() -> None:
     async def test() -> None:
         machine, told = ScriptedMachine(), list[Event]()
         async with run_driver(machine, CROWD.identity(ALICE), act_on=told.append) as driver:
@@ -442,7 +442,7 @@ def test_what_is_not_about_peers_is_for_the_owner() -> None:
     run(test())
 
 
-def test_a_port_in_use_is_told_in_one_line_and_nothing_stays_open() -> None:
+def test_a_port_in_use_is_reported_in_one_line_and_nothing_stays_open() -> None:
     async def test() -> None:
         async with run_host(ScriptedMachine(), PROXY) as host:
             second = TlsStreamDriver(

@@ -105,7 +105,7 @@ def test_without_a_node_the_error_says_how_to_start_one(tmp_path: Path) -> None:
         connect_sync(tmp_path / "node.toml")
 
 
-def test_a_listener_that_is_no_node_is_told(tmp_path: Path) -> None:
+def test_a_listener_that_is_no_node_is_reported(tmp_path: Path) -> None:
     for first, problem in (
         (control_protocol.encode_answer(0, control_protocol.Welcome(control_protocol.VERSION + 1)), "another version"),
         (b"SSH-2.0-OpenSSH", "no node of ours"),
@@ -218,7 +218,7 @@ WRONG: list[tuple[Callable[[BlockingClient], object], str]] = [
 ]
 
 
-def test_an_argument_of_a_wrong_type_is_the_callers_error_and_says_so(tmp_path: Path) -> None:
+def test_an_argument_of_a_wrong_type_is_the_callers_error(tmp_path: Path) -> None:
     with node(tmp_path) as there, connect_sync(tmp_path / "node.toml") as me:
         for call, text in WRONG:
             with pytest.raises(LocalError, match=text) as caught:

@@ -42,7 +42,7 @@ class Scripted(TorControl):
         return self.coming.pop(0)
 
 
-def test_a_service_leads_to_our_socket_and_its_key_is_kept_by_whoever_asked() -> None:
+def test_a_service_leads_to_our_socket_and_returns_its_key() -> None:
     control = Scripted({"ADD_ONION": [f"ServiceID={NAME}", f"PrivateKey={KEY}", "OK"]})
     service = Tor(control).serve(TARGET)
     assert (service.address, service.key) == (f"{NAME}.onion:80", KEY)
@@ -54,7 +54,7 @@ def test_a_service_leads_to_our_socket_and_its_key_is_kept_by_whoever_asked() ->
 
 
 @pytest.mark.parametrize("key", ["", "RSA1024:AAAA", KEY + " Port=1,192.0.2.1:80", "NEW:BEST", KEY.replace("A", "?")])
-def test_what_is_no_key_is_not_given_to_tor(key: str) -> None:
+def test_an_invalid_key_is_not_sent_to_tor(key: str) -> None:
     control = Scripted({"ADD_ONION": []})
     with pytest.raises(ConfigError):
         Tor(control).serve(TARGET, key=key)
@@ -123,7 +123,7 @@ def test_how_far_a_tor_has_got() -> None:
     assert tor.bootstrap_percent(Scripted({"GETINFO status": [said]})) == 75
 
 
-def test_a_network_that_is_no_network_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_an_invalid_network_file_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(LocalError), tor.start_tor(tmp_path / "tor", network=tmp_path / "none"):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -136,7 +136,7 @@ ONE, OTHER = (f"DirAuthority a1 orport={port} no-v2 ..." for port in (1, 2))
     ("before", "now", "kept"),
     [([ONE], [ONE], True), ([ONE], [OTHER], False), ([ONE], [], False), ([], [], True), (None, [ONE], True)],
 )
-def test_what_was_learned_of_a_private_network_does_not_outlive_it(
+def test_tor_s_data_of_a_private_network_is_removed_with_it(
     tmp_path: Path, before: list[str] | None, now: list[str], kept: bool
 ) -> None:
     process = TorProcess(tmp_path)
@@ -147,7 +147,7 @@ def test_what_was_learned_of_a_private_network_does_not_outlive_it(
     assert (tmp_path / "data").exists() is kept
 
 
-def test_what_was_learned_of_the_public_network_is_not_thrown_away_for_a_private_one(tmp_path: Path) -> None:
+def test_tor_s_data_of_the_public_network_is_not_removed_for_a_private_one(tmp_path: Path) -> None:
     (tmp_path / "torrc").write_text("ClientOnly 1\n")
     with pytest.raises(ConfigError, match="directory of its own"):
         tor._renew(TorProcess(tmp_path), [ONE])

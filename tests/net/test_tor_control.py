@@ -82,7 +82,7 @@ def test_both_sides_prove_to_know_the_cookie_and_neither_says_it(cookie: Path) -
     assert COOKIE.hex() not in " ".join(tor.asked).lower()
 
 
-def test_what_does_not_know_the_cookie_gets_no_proof_from_us(cookie: Path) -> None:
+def test_a_process_without_the_cookie_gets_no_proof_from_us(cookie: Path) -> None:
     tor = Tor(cookie, cookie=bytes(32))
     with port(tor) as where, pytest.raises(LocalError, match="not the Tor whose cookie"):
         TorControl(where)
@@ -111,12 +111,12 @@ def test_only_so_many_events_are_kept(cookie: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", ["SSH-2.0-OpenSSH_9.2\r\n", "HTTP/1.1 400\r\n", "25\r\n", "x" * (1 << 20) + "xx"])
-def test_what_is_no_tor_is_told_from_one(answer: str) -> None:
+def test_a_process_that_is_no_tor_is_recognized(answer: str) -> None:
     with port(lambda _: answer) as where, pytest.raises(LocalError, match="no control port"):
         TorControl(where)
 
 
-def test_a_refusal_says_tor_s_reason_and_nothing_of_what_was_asked(cookie: Path) -> None:
+def test_a_refusal_has_tor_s_reason_and_nothing_of_the_command(cookie: Path) -> None:
     with port(Tor(cookie, "512 Bad\x1b[31m arguments\r\n")) as where, TorControl(where) as control:
         with pytest.raises(LocalError) as refused:
             control.ask("ADD_ONION ED25519-V3:secret")
@@ -128,7 +128,7 @@ def test_a_command_is_one_line(cookie: Path) -> None:
         control.ask("GETINFO version\r\nSIGNAL HALT")
 
 
-def test_its_end_is_noticed_by_whoever_asks_waits_or_looks(cookie: Path) -> None:
+def test_the_end_of_tor_is_noticed_by_every_call(cookie: Path) -> None:
     uses: list[Callable[[TorControl], object]] = [
         lambda control: control.ask("GETINFO version"),
         lambda control: control.await_event(10.0),
@@ -144,7 +144,7 @@ def test_its_end_is_noticed_by_whoever_asks_waits_or_looks(cookie: Path) -> None
                 control.drop_events()
 
 
-def test_looking_takes_what_has_come_and_waits_for_nothing(cookie: Path) -> None:
+def test_dropping_events_reads_what_has_arrived_and_never_waits(cookie: Path) -> None:
     many = "650 EVENT\r\n" * tor_control.READ
     with (
         port(Tor(cookie, f"250 OK\r\n{many}650 EV", "ENT\r\n250 version=1\r\n")) as where,
@@ -251,7 +251,7 @@ def test_a_cookie_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | 
 
 
 @pytest.mark.parametrize("where", ["127.0.0.1:1", "unix:/nowhere/control"])
-def test_where_nobody_listens_is_told(where: str) -> None:
+def test_a_port_without_a_listener_is_reported(where: str) -> None:
     with pytest.raises(UnreachableError, match="no Tor answers at"):
         TorControl(where)
 
@@ -312,7 +312,7 @@ def test_long_events_are_cut(cookie: Path) -> None:
         assert [len(event) for event in control.events] == [tor_control.EVENT_MAX] * 5
 
 
-def test_events_that_nobody_waits_for_are_bounded_too(cookie: Path) -> None:
+def test_unawaited_events_are_bounded_too(cookie: Path) -> None:
     """A line without an end, unasked: it is read in pieces, and then this is no Tor."""
     ours, theirs = socket.socketpair()
     with port(Tor(cookie)) as where, TorControl(where) as control, theirs:

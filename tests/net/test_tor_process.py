@@ -37,7 +37,7 @@ def test_where_tor_is_missing_one_line_says_how_to_get_it(monkeypatch: pytest.Mo
 
 
 @pytest.mark.all_only
-def test_whoever_has_its_directory_can_ask_it_and_end_it_and_nobody_else(process: TorProcess) -> None:
+def test_only_the_owner_of_the_directory_can_command_the_process(process: TorProcess) -> None:
     process.start(OFFLINE)
     with process.control(30.0) as control:
         assert control.value("version").startswith("0.")
@@ -50,7 +50,7 @@ def test_whoever_has_its_directory_can_ask_it_and_end_it_and_nobody_else(process
 
 
 @pytest.mark.all_only
-def test_a_real_tor_knows_what_we_ask_for_an_onion_service(process: TorProcess) -> None:
+def test_a_real_tor_accepts_our_options_of_an_onion_service(process: TorProcess) -> None:
     """From 0.4.9 on it takes proof of work without a second question."""
     process.start(OFFLINE)
     with process.control(30.0) as control:
@@ -78,7 +78,7 @@ def test_one_that_will_not_end_is_killed(process: TorProcess, monkeypatch: pytes
 
 
 @pytest.mark.all_only
-def test_what_keeps_it_from_starting_is_told_in_its_own_words(process: TorProcess) -> None:
+def test_tor_s_own_reason_for_not_starting_is_reported(process: TorProcess) -> None:
     process.start([*OFFLINE, "NoSuchOption 1"])
     with pytest.raises(LocalError, match=r"tor ended at once: .*Failed to parse"):
         process.control(30.0)

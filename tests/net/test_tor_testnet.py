@@ -101,7 +101,7 @@ def test_where_there_is_none_that_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.all_only
-def test_what_is_alive_of_a_network_is_told_and_ended_and_its_files_go(tmp_path: Path) -> None:
+def test_living_processes_are_listed_and_ended_and_their_files_removed(tmp_path: Path) -> None:
     try:
         find_program()
     except LocalError as error:

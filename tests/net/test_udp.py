@@ -209,7 +209,7 @@ def test_a_destination_that_cannot_be_sent_to_is_counted_and_nothing_else(text: 
     run(test())
 
 
-def test_an_address_where_nobody_listens_disturbs_nothing() -> None:
+def test_an_address_without_a_listener_disturbs_nothing() -> None:
     async def test() -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
             gone.bind(("127.0.0.1", 0))
@@ -240,7 +240,7 @@ class Trouble:
         raise self._errors.pop(0)
 
 
-def test_icmp_errors_are_ignored_and_what_came_behind_them_is_received() -> None:
+def test_icmp_errors_are_ignored_and_later_datagrams_are_received() -> None:
     async def test() -> None:
         machine = ScriptedMachine()
         async with running(machine) as driver:
@@ -354,7 +354,7 @@ def test_an_owner_that_does_not_finish_is_not_waited_for() -> None:
     run(test())
 
 
-def test_a_port_in_use_is_told_in_one_line_and_nothing_stays_open() -> None:
+def test_a_port_in_use_is_reported_in_one_line_and_nothing_stays_open() -> None:
     async def test() -> None:
         async with running(ScriptedMachine()) as driver:
             second = UdpDriver(ScriptedMachine(), ["[::1]:0", driver.addresses[0]], lambda _: None)

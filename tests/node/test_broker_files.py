@@ -75,13 +75,13 @@ BROKERS = {
 
 
 @pytest.mark.parametrize("text", BROKERS)
-def test_every_mistake_in_a_brokers_file_is_told_with_its_key(text: str) -> None:
+def test_every_mistake_in_a_brokers_file_is_reported_with_its_key(text: str) -> None:
     with pytest.raises(ConfigError, match=f"broker.toml: {BROKERS[text].split(':')[0]}") as told:
         parse_broker(text.encode(), HOME / "broker.toml")
     assert BROKERS[text] in str(told.value)
 
 
-def test_an_overlay_names_who_must_answer_at_each_address(tmp_path: Path) -> None:
+def test_an_overlay_pins_each_address_to_a_broker(tmp_path: Path) -> None:
     overlay = load(tmp_path, described({"a": 3, "b": 3}, '[["a", "b"]]'))
     assert (overlay.version, [node.version for node in overlay.nodes]) == (1, [1, 1])
     replica = overlay.node("b").replicas[0]
@@ -96,7 +96,7 @@ def test_a_node_whose_replicas_change_has_a_new_scheme_and_others_keep_theirs(tm
     before.check_successor(after)
 
 
-def test_two_overlays_of_one_operator_are_told_apart_and_one_keeps_its_origin(tmp_path: Path) -> None:
+def test_two_overlays_of_one_operator_differ_and_each_keeps_its_origin(tmp_path: Path) -> None:
     text = described({"a": 3, "b": 3}, '[["a", "b"]]')
     one, other = load(tmp_path, text), load(tmp_path, text)
     after = load(tmp_path, described({"a": 3, "b": 5}, '[["a", "b"]]'), one)
@@ -128,7 +128,7 @@ OVERLAYS = {
 
 
 @pytest.mark.parametrize("text", OVERLAYS, ids=lambda text: OVERLAYS[text][:40])
-def test_every_mistake_in_an_overlay_is_told_with_the_reason(text: str, tmp_path: Path) -> None:
+def test_every_mistake_in_an_overlay_is_reported_with_the_reason(text: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as told:
         load(tmp_path, text)
     assert OVERLAYS[text] in str(told.value)
@@ -146,7 +146,7 @@ def test_an_overlay_keeps_its_profile_from_version_to_version(tmp_path: Path) ->
         load(tmp_path, described({"a": 3}), first)
 
 
-def test_what_was_signed_is_read_by_the_same_operators_line_alone(tmp_path: Path) -> None:
+def test_a_signed_overlay_is_read_only_with_its_operators_line(tmp_path: Path) -> None:
     signed = sign_overlay(load(tmp_path, described({"a": 3})), OPERATOR)
     path = tmp_path / "signed"
     write_signed(path, signed)
@@ -192,7 +192,7 @@ def test_a_line_is_taken_with_the_key_and_the_quotes_that_it_was_printed_with(pr
 
 
 @pytest.mark.parametrize("spoilt", ['key = "{}', '{}"', "\"{}'", "a key = {}", "{0} {0}", "= {}"])
-def test_what_else_stands_around_a_line_is_a_slip(spoilt: str) -> None:
+def test_other_text_around_a_line_is_an_error(spoilt: str) -> None:
     with pytest.raises(ConfigError, match="--operator: not the line"):
         decode_operator_line("--operator", spoilt.format(LINE))
 

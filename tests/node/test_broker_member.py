@@ -67,7 +67,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_every_mistake_is_told_with_its_key(text: str) -> None:
+def test_every_mistake_is_reported_with_its_key(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         read(text)
     assert f"node.toml: {MISTAKES[text]}" in str(told.value)
@@ -111,7 +111,7 @@ def test_a_hardened_member_uses_no_overlay_with_an_even_node(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("theirs", "mine"), [("hardened", "paper"), ("paper", "hardened")])
-def test_who_is_of_another_profile_than_the_overlay_is_told_so_before_anything_is_lost(
+def test_a_member_of_another_profile_than_the_overlay_is_refused_at_the_start(
     theirs: Profile, mine: Profile, tmp_path: Path
 ) -> None:
     """They would call one another and be called, and nothing would ever arrive."""

@@ -80,14 +80,14 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("text", MISTAKES)
-def test_every_mistake_is_told_with_its_file_and_key(text: str) -> None:
+def test_every_mistake_is_reported_with_its_file_and_key(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         read(text)
     assert str(error.value).startswith(f"{PATH}: {MISTAKES[text]}")
     assert "\n" not in str(error.value)
 
 
-def test_what_is_no_toml_and_what_is_not_there_is_told(tmp_path: Path) -> None:
+def test_invalid_toml_and_a_missing_file_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"node\.toml: not a TOML file"):
         read("keyring = ")
     with pytest.raises(ConfigError, match=r"cannot read .*; is the name right. -c FILE names another"):
@@ -95,7 +95,7 @@ def test_what_is_no_toml_and_what_is_not_there_is_told(tmp_path: Path) -> None:
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=60))
-def test_whatever_stands_there_is_read_or_a_config_error(text: str) -> None:
+def test_any_text_is_parsed_or_a_config_error(text: str) -> None:
     for content in (text, LEAST + text, f'keyring = "k"\nlisten = {text!r}'):
         try:
             read(content)

@@ -133,7 +133,7 @@ def test_a_publication_with_the_declared_attributes_is_taken(mode: str, profile:
         (Publication((Label(TOPIC).pair, ("topic", 5), *RIGHT.items())), "'topic' must be a string"),
     ],
 )
-def test_what_a_publication_says_beyond_the_record_is_refused(
+def test_a_publication_with_undeclared_content_is_refused(
     mode: str, profile: Profile, wrong: Publication, words: str
 ) -> None:
     member = MEMBERS[mode](profile, Random(1))

@@ -29,7 +29,7 @@ def test_a_broker_is_an_address_a_name_authorities_and_a_login() -> None:
     assert (found.member.k_p, found.member.k_s, found.member.profile) == (9, 2, "hardened")
 
 
-def test_a_certificate_is_for_the_address_where_no_name_is_told() -> None:
+def test_without_a_name_the_certificate_must_be_for_the_address() -> None:
     found = settings('[foil]\nbroker = "mqtts://[2001:db8::1]:8883"')
     assert (found.broker, found.name, found.ca) == ("[2001:db8::1]:8883", "2001:db8::1", None)
 
@@ -38,7 +38,7 @@ def test_on_this_machine_a_broker_may_be_called_in_the_clear() -> None:
     assert not settings(HERE).tls
 
 
-def test_what_is_known_of_a_value_is_the_machines() -> None:
+def test_attribute_settings_reach_the_machine() -> None:
     found = settings(HERE + "[foil.attributes.price]\ndeviation = 1.5\npublic_after = 15\n")
     assert (found.member.attributes["price"].deviation, found.member.attributes["price"].public_after) == (1.5, 15)
 
@@ -82,7 +82,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "told"), WRONG.items())
-def test_a_mistake_is_told_with_its_key(text: str, told: str) -> None:
+def test_an_error_names_its_key(text: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         settings(text)
 

@@ -27,12 +27,12 @@ def topics() -> dict[str, TopicKeys]:
     return keyring.keys_at(7).topics
 
 
-def test_what_names_its_topic_is_left_as_it_is(topics: dict[str, TopicKeys]) -> None:
+def test_an_interest_with_a_topic_is_not_changed(topics: dict[str, TopicKeys]) -> None:
     for interest in (Label("air"), All(Label("elsewhere"), Range("depth", 1, 2))):
         assert complete_topic(interest, topics) is interest
 
 
-def test_the_only_topic_that_declares_what_is_asked_for_is_meant(topics: dict[str, TopicKeys]) -> None:
+def test_the_only_topic_that_declares_the_attributes_is_added(topics: dict[str, TopicKeys]) -> None:
     wanted = All(Range("wind", 3, None), Range("temp", 20, 25))
     assert complete_topic(wanted, topics).constraints == (Label("air").constraints[0], *wanted.constraints)
 

@@ -29,7 +29,7 @@ def killed_everywhere(work: Path, bug: str = "") -> dict[str, Any]:
     return found
 
 
-def test_killed_at_every_point_of_every_write_a_node_keeps_what_it_promised(disk: Path) -> None:
+def test_killed_at_every_point_of_every_write_a_node_keeps_its_promises(disk: Path) -> None:
     found = killed_everywhere(disk)
     assert found["violations"] == []
     assert found["points"] > 200

@@ -162,7 +162,7 @@ def test_a_machine_that_fails_over_one_record_still_hears_of_the_others(
     assert all(map(agent.is_stored, records))
 
 
-def test_what_is_settled_is_forgotten_and_was_safe(store: NodeStore) -> None:
+def test_a_settled_record_is_forgotten_and_counts_as_stored(store: NodeStore) -> None:
     scribe = Scribe()
     agent = agent_of(scribe, store)
     record = agent.publish(X, 0)
@@ -175,7 +175,7 @@ def test_what_is_settled_is_forgotten_and_was_safe(store: NodeStore) -> None:
     assert agent.status().unsettled == 0
 
 
-def test_the_time_that_publications_take_is_counted_but_for_those_that_are_withdrawn(store: NodeStore) -> None:
+def test_the_settlement_time_of_publications_is_counted_except_for_withdrawn_ones(store: NodeStore) -> None:
     scribe = Scribe()
     agent = agent_of(scribe, store)
     through, _, given_up = (agent.publish(X, now) for now in (10, 20, 30))
@@ -208,7 +208,7 @@ def test_a_note_is_acknowledged_to_the_machine_when_it_is_written(store: NodeSto
     assert store.unread(number) == []
 
 
-def test_what_one_full_subscription_refuses_comes_again_for_all_and_is_no_repeat(store: NodeStore) -> None:
+def test_a_note_that_one_full_subscription_refuses_comes_again_for_all_without_a_repeat(store: NodeStore) -> None:
     scribe = Scribe()
     agent = agent_of(scribe, store)
     full, other = agent.subscribe(NEWS, 0), agent.subscribe(WEATHER, 0)
@@ -227,7 +227,7 @@ def test_what_one_full_subscription_refuses_comes_again_for_all_and_is_no_repeat
     assert [place.note for place in store.unread(other)] == [note(9)]
 
 
-def test_what_a_full_subscription_refuses_comes_again_though_another_that_had_it_has_ended(store: NodeStore) -> None:
+def test_a_note_that_a_full_subscription_refuses_comes_again_after_another_subscription_ended(store: NodeStore) -> None:
     scribe = Scribe()
     agent = agent_of(scribe, store)
     ended, full = agent.subscribe(WEATHER, 0), agent.subscribe(NEWS, 0)
@@ -271,7 +271,7 @@ def test_subscriptions_are_bounded_and_there_must_be_one_to_end(store: NodeStore
         agent.unsubscribe(9, 0)
 
 
-def test_a_subscription_whose_grant_has_ended_is_kept_and_told(store: NodeStore) -> None:
+def test_a_subscription_whose_grant_has_ended_is_kept_and_reported(store: NodeStore) -> None:
     scribe = Scribe()
     agent_ = agent_of(scribe, store)
     agent_.subscribe(NEWS, 0)
@@ -287,7 +287,7 @@ def test_a_subscription_whose_grant_has_ended_is_kept_and_told(store: NodeStore)
     assert agent.status().lapsed == ()
 
 
-def test_the_status_tells_what_waits(store: NodeStore) -> None:
+def test_the_status_counts_what_waits(store: NodeStore) -> None:
     scribe = Scribe()
     agent = agent_of(scribe, store)
     number, record = agent.subscribe(NEWS, 0), agent.publish(X, 0)
@@ -299,7 +299,7 @@ def test_the_status_tells_what_waits(store: NodeStore) -> None:
     assert (agent.status().waiting, agent.status().overdue) == ({}, ())
 
 
-def test_when_the_disk_fails_nobody_is_told_that_anything_is_safe(store: NodeStore) -> None:
+def test_a_failing_disk_confirms_nothing(store: NodeStore) -> None:
     scribe = Scribe()
     agent = agent_of(scribe, store)
     record = agent.publish(X, 0)

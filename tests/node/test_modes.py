@@ -35,14 +35,14 @@ def start(records: dict[int, bytes], seed: int = 1) -> MachineInputs:
     )
 
 
-def test_there_is_a_mesh_and_nothing_that_nobody_knows() -> None:
+def test_the_mesh_is_a_mode_and_an_unknown_name_is_none() -> None:
     drivers = [mode_of(name).driver for name in ("mesh", "relay", "tree", "foil")]
     assert drivers == ["udp", "streams", "onions", "mqtt"]
     with pytest.raises(ConfigError, match="mode: there is no mode 'hedge', only mesh"):
         mode_of("hedge")
 
 
-def test_a_tree_node_knows_what_bulletins_have_voided() -> None:
+def test_a_tree_node_knows_the_keys_that_bulletins_revoke() -> None:
     revoked, keyring = RevokedKeys(bytes(32), 9), make_members(1)[2][0]
     settings = mode_of("tree").settings("hardened", {"directory": "d:1"})
     rng = Random(1)

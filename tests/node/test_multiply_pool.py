@@ -38,7 +38,7 @@ def test_work_is_shared_and_little_of_it_is_not(entropy: Entropy, monkeypatch: p
     assert sorted(at.values()) == [len(pairs) // 2] * 2
 
 
-def test_what_fails_in_a_thread_fails(entropy: Entropy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_thread_is_raised(entropy: Entropy, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(pairs: list[tuple[Point, Scalar]]) -> list[Point]:
         if threading.current_thread() is not threading.main_thread():
             raise MalformedError("the product is the identity")

@@ -19,7 +19,7 @@ def opened(directory: Path, secret: Secret = SECRET) -> RecordStore:
     return RecordStore(directory, secret, Random(1).randbytes)
 
 
-def test_the_next_life_gets_what_was_kept_and_not_forgotten(disk: Path) -> None:
+def test_the_next_run_receives_the_unsettled_records(disk: Path) -> None:
     with opened(disk) as ledger:
         ledger.write([KeepRecord(1, b"one"), KeepRecord(2, b"two"), KeepRecord(3, b"three")])
         ledger.write([ForgetRecord(2), KeepRecord(1, b"another one")])
@@ -37,7 +37,7 @@ def test_entries_are_done_all_or_none(disk: Path) -> None:
         assert ledger.unsettled() == {1: b"one", 2: b"two"}
 
 
-def test_the_disk_tells_nothing_without_the_keyring_and_another_is_refused(disk: Path) -> None:
+def test_the_disk_reveals_nothing_without_the_keyring_and_another_keyring_is_refused(disk: Path) -> None:
     with opened(disk) as ledger:
         ledger.write([KeepRecord(1, PLANTED)])
     assert not [path for path in disk.iterdir() if PLANTED in path.read_bytes()]

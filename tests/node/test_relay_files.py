@@ -76,7 +76,7 @@ MEMBERS = {
 
 
 @pytest.mark.parametrize("text", SERVERS)
-def test_every_mistake_of_a_servers_file_is_told(text: str) -> None:
+def test_every_mistake_of_a_servers_file_is_reported(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         parse_server(text.encode(), HOME / "server.toml")
     assert str(told.value).startswith(f"{HOME}/server.toml: ")
@@ -84,19 +84,19 @@ def test_every_mistake_of_a_servers_file_is_told(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PROXIES)
-def test_every_mistake_of_a_proxys_file_is_told(text: str) -> None:
+def test_every_mistake_of_a_proxys_file_is_reported(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         parse_proxy(text.encode(), HOME / "proxy.toml")
     assert PROXIES[text] in str(told.value)
 
 
 @pytest.mark.parametrize("text", MEMBERS)
-def test_every_mistake_of_a_members_file_is_told(text: str) -> None:
+def test_every_mistake_of_a_members_file_is_reported(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         parse_config(text.encode(), HOME / "node.toml")
     assert MEMBERS[text] in str(told.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="-c FILE names another"):
         load_server(tmp_path / "server.toml")

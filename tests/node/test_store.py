@@ -56,7 +56,7 @@ def waiting(store: NodeStore, subscription: int = 1) -> list[int]:
 # --- what is written ----------------------------------------------------------------------------------------
 
 
-def test_what_was_written_is_there_in_the_next_life(disk: Path) -> None:
+def test_written_changes_are_there_in_the_next_run(disk: Path) -> None:
     with opened(disk / "state") as store:
         store.write(
             [
@@ -87,7 +87,7 @@ def test_changes_are_done_all_or_none(disk: Path) -> None:
         assert store.unsettled_records() == {2: b"x"}
 
 
-def test_what_was_not_done_takes_no_room(disk: Path) -> None:
+def test_a_failed_write_takes_no_room(disk: Path) -> None:
     with opened(disk, unread=2) as store:
         store.write([AddSubscription(1, b"all"), AddNote(1, note(1))])
         with pytest.raises(StorageError):
@@ -140,7 +140,7 @@ def test_a_full_subscription_refuses_and_others_do_not(disk: Path) -> None:
         assert waiting(store) == [1, 2, 4]
 
 
-def test_the_memory_of_what_was_acknowledged_is_bounded(disk: Path) -> None:
+def test_the_memory_of_acknowledged_notes_is_bounded(disk: Path) -> None:
     with opened(disk, unread=100, remembered=5) as store:
         store.write([AddSubscription(1, b"a"), *(AddNote(1, note(number)) for number in range(20))])
         store.write([AcknowledgeNote(1, note(number).id) for number in range(20)])
@@ -157,7 +157,7 @@ changes = st.one_of(
 
 
 @given(batches=st.lists(st.lists(changes, max_size=6), max_size=6))
-def test_the_inbox_is_a_list_without_repeats_of_what_came_and_was_not_acknowledged(
+def test_the_inbox_lists_unacknowledged_notes_without_repeats(
     batches: list[list[StoreChange]], disks: Callable[[], Path]
 ) -> None:
     came: dict[int, bool] = {}
@@ -177,7 +177,7 @@ def test_the_inbox_is_a_list_without_repeats_of_what_came_and_was_not_acknowledg
 # --- the disk -----------------------------------------------------------------------------------------------
 
 
-def test_a_log_that_ends_anywhere_gives_what_was_committed_before(disk: Path) -> None:
+def test_a_truncated_log_yields_the_last_commit_before_its_end(disk: Path) -> None:
     """The log is cut at every byte that matters: around each frame's edges, and within."""
     store = opened(disk / "whole")
     log = disk / "whole" / f"{FILE}-wal"
@@ -216,7 +216,7 @@ def test_a_log_that_ends_anywhere_gives_what_was_committed_before(disk: Path) ->
             assert list(state) == ([2] if committed == 1 else [2, committed + 1])
 
 
-def test_what_is_on_the_disk_tells_nothing_without_the_keyring(disk: Path) -> None:
+def test_without_the_keyring_the_disk_reveals_nothing(disk: Path) -> None:
     with opened(disk) as store:
         store.write(
             [KeepRecord(1, PLANTED), AddSubscription(1, PLANTED), AddNote(1, note(1, PLANTED)), SaveValue("x", PLANTED)]
@@ -246,7 +246,7 @@ def test_the_diskof_another_keyring_is_refused_and_not_touched(disk: Path) -> No
         "UPDATE acknowledged SET place = place + 1",
     ],
 )
-def test_what_was_changed_on_the_disk_is_noticed(statement: str, disk: Path) -> None:
+def test_a_change_on_the_disk_is_detected(statement: str, disk: Path) -> None:
     with opened(disk) as store:
         store.write([KeepRecord(1, b"x"), KeepRecord(2, b"y"), AddSubscription(1, b"all")])
     with sqlite3.connect(disk / FILE) as plain:
@@ -305,7 +305,7 @@ def test_a_directory_is_made_for_its_owner_alone(disk: Path) -> None:
     assert (disk / "a" / "state").stat().st_mode & 0o777 == 0o700
 
 
-def test_what_is_no_directory_is_refused(disk: Path) -> None:
+def test_a_path_that_is_no_directory_is_refused(disk: Path) -> None:
     (disk / "file").write_text("")
     with pytest.raises(StorageError, match="is not a directory; name another"):
         opened(disk / "file")
@@ -486,7 +486,7 @@ def all_rows(directory: Path) -> dict[tuple[str, int], bytes]:
 
 
 @pytest.mark.parametrize("reads", [False, True])
-def test_two_copies_of_a_disk_do_not_tell_what_changed_between_them(disk: Path, reads: bool) -> None:
+def test_two_copies_of_a_disk_do_not_reveal_the_changes_between_them(disk: Path, reads: bool) -> None:
     lives = (NodeStore(disk, SECRET, Random(seed).randbytes, unread_max=10, remembered_max=999) for seed in range(3))
     with next(lives) as store:
         store.write([AddSubscription(1, b"all")])
@@ -516,7 +516,7 @@ def test_a_backlog_shows_while_it_waits_and_no_longer_at_the_next_start(disk: Pa
     assert sizes(disk / "used")[0] == sizes(disk / "empty")[0], "the file stays as long as it was"
 
 
-def test_another_number_of_remembered_ids_keeps_what_is_known(disk: Path) -> None:
+def test_another_number_of_remembered_ids_keeps_the_known_ones(disk: Path) -> None:
     with opened(disk, unread=999, remembered=500) as store:
         store.write([AddSubscription(1, b"all"), *(AddNote(1, note(number)) for number in range(100))])
         store.write([AcknowledgeNote(1, note(number).id) for number in range(100)])

@@ -21,7 +21,7 @@ def version(number: int) -> SignedOverlay:
     return sign_overlay(BrokerOverlay(number, (NodeEntry("a", number, replicas),)), OPERATOR)
 
 
-def test_what_is_gone_by_is_there_for_the_next_life(tmp_path: Path) -> None:
+def test_the_overlay_in_use_is_written_for_the_next_run(tmp_path: Path) -> None:
     path = tmp_path / "overlay.signed"
     write_signed(path, version(1))
     kept = StoredOverlay(path, OPERATOR.public, version(1))
@@ -29,7 +29,7 @@ def test_what_is_gone_by_is_there_for_the_next_life(tmp_path: Path) -> None:
     assert read_signed(path, OPERATOR.public) == version(2)
 
 
-def test_what_the_operator_has_signed_onto_the_same_file_meanwhile_stays(tmp_path: Path) -> None:
+def test_a_newer_overlay_that_the_operator_wrote_meanwhile_stays(tmp_path: Path) -> None:
     path = tmp_path / "overlay.signed"
     kept = StoredOverlay(path, OPERATOR.public, version(1))
     write_signed(path, version(3))
@@ -38,7 +38,7 @@ def test_what_the_operator_has_signed_onto_the_same_file_meanwhile_stays(tmp_pat
 
 
 @pytest.mark.parametrize("there", [None, b"", b"anything"])
-def test_a_file_that_is_gone_or_spoilt_is_written_anew(there: bytes | None, tmp_path: Path) -> None:
+def test_a_missing_or_damaged_file_is_written_again(there: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "overlay.signed"
     if there is not None:
         path.write_bytes(there)
@@ -46,7 +46,7 @@ def test_a_file_that_is_gone_or_spoilt_is_written_anew(there: bytes | None, tmp_
     assert read_signed(path, OPERATOR.public) == version(2)
 
 
-def test_what_cannot_be_written_now_is_written_when_it_can(tmp_path: Path) -> None:
+def test_a_failed_write_is_repeated_until_it_succeeds(tmp_path: Path) -> None:
     path = tmp_path / "away" / "overlay.signed"
     kept = StoredOverlay(path, OPERATOR.public, version(1))
     for _ in range(2):

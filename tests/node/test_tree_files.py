@@ -86,7 +86,7 @@ MEMBERS = {
 
 
 @pytest.mark.parametrize("text", DIRECTORIES)
-def test_every_mistake_of_a_directorys_file_is_told(text: str) -> None:
+def test_every_mistake_of_a_directorys_file_is_reported(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         parse_directory(text.encode(), HOME / "directory.toml")
     assert str(told.value).startswith(f"{HOME}/directory.toml: ")
@@ -94,12 +94,12 @@ def test_every_mistake_of_a_directorys_file_is_told(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", MEMBERS)
-def test_every_mistake_of_a_members_file_is_told(text: str) -> None:
+def test_every_mistake_of_a_members_file_is_reported(text: str) -> None:
     with pytest.raises(ConfigError) as told:
         parse_config(text.encode(), HOME / "node.toml")
     assert MEMBERS[text] in str(told.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="-c FILE names another"):
         load_directory(tmp_path / "directory.toml")

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
     fail_if = [limits.parse_limit(text) for text in arguments.fail_if]
     for limit in fail_if:
         if arguments.members is None and limit.name in limits.NEED_MEMBERS:
-            raise ConfigError(f"--fail-if {limit}: only who knows the members' roles can tell; give --members")
+            raise ConfigError(f"--fail-if {limit}: this needs the members' roles; give --members")
     if arguments.only_members and arguments.members is None:
         raise ConfigError("--only-members leaves out all but the members; give --members")
     if arguments.out is not None:
@@ -108,7 +108,7 @@ def _roles(found: Audit) -> list[str]:
     for role in ("publisher", "subscriber"):
         best = found.best(role)
         if best is None:
-            lines.append(f"{role}s: no attacker says who they are")
+            lines.append(f"{role}s: no attacker names any")
             continue
         lines.append(f"{role}s: {best.attack} is the best attacker{_measure_text(best)}")
         for suspect in best.suspects[: max(_SHOWN, best.named)]:

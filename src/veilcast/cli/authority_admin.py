@@ -95,7 +95,7 @@ def topic(arguments: argparse.Namespace, context: Context) -> Report:
     with lock_directory(arguments.dir):
         authority, secret = open_authority(context, arguments)
         known = authority.topics.get(arguments.topic)
-        # What is not named stays as it was declared.
+        # Options that are not given leave the declaration as it is.
         record = known.record if known is not None else TopicRecord(arguments.topic, schema)
         record = msgspec.structs.replace(
             record,
@@ -193,7 +193,7 @@ def delegate(arguments: argparse.Namespace, context: Context) -> Report:
         make_directory(out)
         _check_empty(out)
         child_secret = passphrase.new_passphrase(context, str(out), None, out / "passphrase", draw=True)
-        # The root first: what it does not know of it could never end.
+        # The root first: it could never end a sub-authority that it does not know.
         write_authority(context, arguments.dir, authority, secret)
         write_authority(context, out, child, child_secret)
     name = fingerprint(child.key.public).hex()

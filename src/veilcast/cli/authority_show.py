@@ -128,4 +128,4 @@ def _bulletin_report(notice: bulletin.Bulletin) -> Report:
         "entries": len(notice.entries) // bulletin.ENTRY,
     }
     line = f"bulletin {notice.number}, in force from epoch {notice.effective}: {data['void']} keys void, "
-    return Report(data, [f"{line}{data['entries']} entries for those who stay (signature not checked)"])
+    return Report(data, [f"{line}{data['entries']} entries for the remaining members (signature not checked)"])

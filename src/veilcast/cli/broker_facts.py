@@ -38,9 +38,9 @@ def facts_lines(told: Mapping[str, Any]) -> list[str]:
             lines.append(f"  {host}: down")
             continue
         peers, sizes = facts["peers"], facts["sizes"]
-        state = "" if facts["complete"] else ", still learning who wants what"
+        state = "" if facts["complete"] else ", still learning the claims"
         if facts["node"] is None:
-            state = ", and ends by itself" if facts["left"] else ", and ends when what it has is through"
+            state = ", and ends by itself" if facts["left"] else ", and ends when its work is done"
         place = "detached" if facts["node"] is None else f"replica {facts['index']} of {facts['node']}"
         lines.append(
             f"  {host}: {place}, overlay {facts['version']},"

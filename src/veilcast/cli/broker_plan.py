@@ -113,7 +113,7 @@ def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
         raise ConfigError("with FACTS, --overlay and --operator are needed")
     operator = decode_operator_line("--operator", arguments.operator)
     overlay = read_signed(arguments.overlay, operator).verify(operator)
-    # Most brokers' files have one name, so what they tell is kept apart by who told it.
+    # Most brokers' files have the same name, so their facts are kept apart by broker.
     facts = [_read_facts(path) for path in arguments.facts]
     for path, told in zip(arguments.facts, facts, strict=True):
         _check_version(path, told, overlay, arguments.overlay)
@@ -134,12 +134,12 @@ def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
     net = network.read_network(directory)
     with (
         lock_directory(directory) if arguments.apply else nullcontext()
-    ):  # Nobody changes what the plan goes by meanwhile.
+    ):  # The network must not change while the plan is made.
         told = ask_brokers(directory)
         here = LocalOperator(directory, net)
         left = here.pending(told)
         if left is not None and arguments.apply:
-            # Who should have come by it and is down is started, so this may stand though too few answer now.
+            # It starts the joining replicas that are down, so it may succeed although too few answer now.
             _carry_out(here, [left], context)
             told = ask_brokers(directory)
         overlay = here.overlay()
@@ -151,7 +151,7 @@ def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
             _check_majorities(silent, directory)
             here.remember_liars(found.faulty)
             _carry_out(here, steps, context)
-    # Whoever was interrupted sees that its last step needs nothing more.
+    # After an interruption, the operator sees that the last step is complete.
     stands = left is None and overlay.version > 1 and any(told.values())
     return _report(overlay, found, made, steps, silent, applied=arguments.apply, left=left, stands=stands)
 
@@ -198,7 +198,8 @@ def _check_majorities(silent: list[SilentReplicas], directory: Path) -> None:
         nodes = ", ".join(f"{each.replicas - each.silent} of {each.replicas} replicas of {each.node}" for each in few)
         raise UnreachableError(
             f"nothing is signed, for too few answer to carry it out: {nodes}; `veilcast brokers status --dir "
-            f"{directory}` lists who is down, and `veilcast brokers run -c {directory}/NAME/broker.toml` starts one"
+            f"{directory}` lists the brokers that are down, and `veilcast brokers run -c "
+            f"{directory}/NAME/broker.toml` starts one"
         )
 
 
@@ -228,7 +229,7 @@ def _carry_out(here: LocalOperator, steps: list[RedeployStep], context: Context)
 def _gathering(here: LocalOperator, step: RedeployStep) -> str | None:
     """Return what a step waits for; None when enough replicas have adopted it."""
     size = sum(len(node.replicas) for node in step.overlay.nodes)
-    # Who lies may say that it never does, so all but a few are enough.
+    # A Byzantine replica may deny it for ever, so all except the tolerated number are enough.
     enough = size - sum((len(node.replicas) - 1) // 2 for node in step.overlay.nodes)
     if (count := here.count_ready(step)) >= enough:
         return None
@@ -248,7 +249,7 @@ def _wait(look: Callable[[], str | None], say: Callable[[str], object]) -> None:
         if time.monotonic() > deadline:
             raise LocalError(
                 f"gave up after {_STEP_S:g} s of {waits}; it is signed, and --apply carries it out first when it is "
-                "called again; `brokers status` says who is down"
+                "called again; `brokers status` lists the brokers that are down"
             )
         time.sleep(_LOOK_S)
 
@@ -328,7 +329,7 @@ def _report(
         state = "was signed before, and has been" if applied else "was signed before, and is still to be"
         lines.append(f"  version {left.overlay.version} {state} carried out")
     if stands and not steps:
-        lines.append(f"  version {overlay.version} has been carried out: all who answer go by it")
+        lines.append(f"  version {overlay.version} has been carried out: all brokers that answer have adopted it")
     if left is not None and not applied:
         lines.append("  --apply does that first")
     elif not liars and all(row["now"] == row["planned"] for row in nodes):
@@ -336,7 +337,7 @@ def _report(
     elif steps is None:
         lines.append("to carry it out, change overlay.toml, `brokers overlay sign` it, and `brokers order` it")
     elif not steps:
-        lines.append("  nothing can be done: no broker is spare to take the place of who lied")
+        lines.append("  nothing can be done: no spare broker can replace the faulty one")
     elif applied:
         lines.append("carried out")
     return Report(data, lines)

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
 
     config = service_run.load_process_config(arguments.config, load_broker)
     with compose_broker(config, service_run.process_passphrase(arguments, config, context)) as station:
-        left = "what was under way is sent again by who sent it"
+        left = "the senders repeat what was under way"
         return service_run.run_service(station, context, as_json=arguments.json, left=left)
 
 
@@ -95,7 +95,7 @@ def sign(arguments: argparse.Namespace, context: Context) -> Report:
     overlay = load_overlay(arguments.description, before)
     write_signed(out, sign_overlay(overlay, key))
     line = encode_operator_line(key.public)
-    told = [f"wrote {out}; whoever gets it needs this line, too:", f'operator = "{line}"', *_lines(overlay)]
+    told = [f"wrote {out}; brokers and members need this line, too:", f'operator = "{line}"', *_lines(overlay)]
     return Report({"out": str(out), "operator": line, **_describe(overlay)}, told)
 
 

@@ -33,7 +33,7 @@ class BulletinDirectory(RevokedKeys):
             try:
                 self._take(path, epoch_of(now, keyring.epoch_us))
             except StaleError:
-                _LOG.info("a bulletin is of a sub-authority whose time is over; it is left aside")
+                _LOG.info("a bulletin is of an expired sub-authority; it is ignored")
             except RemoteError as error:
                 raise ConfigError(
                     f"bulletins: {path} is not of this keyring's authority, or damaged: {error}"
@@ -44,7 +44,7 @@ class BulletinDirectory(RevokedKeys):
             try:
                 self._take(path, epoch)
             except (RemoteError, StorageError):
-                _LOG.warning("a bulletin that came is not of this authority, or damaged; it is left aside")
+                _LOG.warning("a new bulletin is not of this authority, or damaged; it is ignored")
         super().check_key(issuer, name, epoch)
 
     def _new(self) -> list[Path]:

@@ -47,7 +47,7 @@ def run(argv: Sequence[str] | None = None, context: Context | None = None) -> in
     except VeilcastError as error:
         return _fail(error, as_json=arguments.json)
     except BrokenPipeError:
-        # The reader (head, less) went away; there is nobody left to tell.
+        # The reading program (head, less) has ended; nothing is left to print to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
     return report.code

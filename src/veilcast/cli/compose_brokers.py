@@ -55,7 +55,9 @@ def compose_broker(
     if replica is None:
         raise ConfigError(f"overlay: {path} does not have this broker; `veilcast brokers init` prints its line")
     if replica.address.rpartition("@")[2] != config.listen:
-        _LOG.warning("the overlay names another address than it listens at; what comes there must be passed on to here")
+        _LOG.warning(
+            "the overlay names another address than this broker listens at; connections to that one must be forwarded"
+        )
     Path(config.state).mkdir(mode=0o700, parents=True, exist_ok=True)
     made = Repository if node is overlay.repository else Broker
     broker = made(

@@ -99,7 +99,7 @@ def _run_node(
     """Run the node, do the work as its client, and stop; or stop when asked. Returns True if everything was sent."""
     path = config_path(arguments)
     config = load_config(path)
-    log.set_up(config.log.format, "warning")  # Whoever runs one command wants its lines, and no diary.
+    log.set_up(config.log.format, "warning")  # The output of one command must not be mixed with a log.
     if config.mode != "foil":
         raise ConfigError(f'{path}: its mode is {config.mode!r}; this command is for mode = "foil"')
     config = with_linger(config, linger_s)
@@ -116,7 +116,7 @@ def _run_node(
             finally:
                 with contextlib.suppress(UnreachableError):
                     await me.stop()
-            await saying  # The node goes on for a while for what is under way, and who waits is told why.
+            await saying  # The node finishes its work meanwhile, and reasons for delay are still printed.
 
     async def live() -> bool:
         with compose(config, secret) as service:
@@ -124,7 +124,7 @@ def _run_node(
             drained = await serve(service, lambda _: acting.append(asyncio.create_task(act())))
         for task in acting:
             task.cancel()
-            # Whoever stopped the node, by a signal, knows that it is gone.
+            # A signal has stopped the node.
             with contextlib.suppress(UnreachableError, asyncio.CancelledError):
                 await task
         return drained
@@ -141,7 +141,7 @@ async def _wait_for_room(me: Client) -> None:
 async def _say_when_it_stands(subscription: Subscription, context: Context) -> None:
     with contextlib.suppress(UnreachableError):  # The node has ended before.
         await subscription.ready()
-        context.warn("subscribed; the broker brings what is published from now on")
+        context.warn("subscribed; the broker delivers what is published from now on")
 
 
 async def _say_what_hinders(me: Client, context: Context) -> None:

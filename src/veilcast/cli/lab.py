@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             data=data,
             fresh=arguments.fresh,
         )
-        # Tests hold that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
+        # Tests check that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
         if name not in experiment.packaged_names() and engine != "live":
             dry_run.check_drawn_metrics(name, definition, engine, ENGINES[engine], data)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say

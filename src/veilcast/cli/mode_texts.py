@@ -54,7 +54,7 @@ def _brokers(status: Status) -> tuple[str, str]:
 
 def _ready_in_mesh(until_us: int | None) -> str:
     if until_us is None:
-        return "nobody is known to publish there yet; notes come some time after somebody does"
+        return "no publisher is known there yet; notes come some time after the first publication"
     return f"notes come from {format_time(until_us)} on, when this node joins the mesh"
 
 

@@ -47,16 +47,16 @@ def node_file(keyring: str, listen: str, address: str | None, peers: list[str]) 
 # The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
 keyring = {json.dumps(keyring)}
 
-# Where this machine takes datagrams. One UDP port; numbers only, for to look up a name would tell who talks to whom.
+# Where this computer receives datagrams. One UDP port; numbers only, because a name lookup would reveal your peers.
 listen = {json.dumps(listen)}
 
-# By what others reach it and what it sends seems to come from, where that is another: behind a router, or at 0.0.0.0.
+# The address by which others reach it, if that differs: behind a router, or with 0.0.0.0 above.
 {told}
 
-# Members to begin with; more are found by them. Some that are mostly on are enough, and need not be the same for all.
+# Members to begin with; they name more. A few that are mostly online are enough, and they may differ between nodes.
 peers = {json.dumps(peers)}
 
-# Cells a second on each link: 1, 4 or 16. A cell has 1,200 bytes, and is sent whether there is something to say or not.
+# Cells a second on each link: 1, 4 or 16. A cell has 1,200 bytes, and is sent whether or not there is anything to send.
 rate = 4
 """
 
@@ -68,10 +68,10 @@ mode = "relay"
 keyring = {json.dumps(keyring)}
 
 [relay]
-# Whom it calls: one proxy; or two, and it publishes by the first and subscribes by the second.
+# The proxies that it calls: one; or two, the first for publishing and the second for subscribing.
 proxies = {json.dumps(proxies)}
 
-# The relay's server, as its operator tells everybody. With another line it would talk to another server.
+# The line that the server's operator publishes. With another line it would talk to another server.
 server_key = {json.dumps(server_key)}
 """
 
@@ -83,11 +83,11 @@ mode = "tree"
 keyring = {json.dumps(keyring)}
 
 [tree]
-# The directory, as its operator tells everybody. With another line it would be in another network.
+# The line that the directory's operator publishes. With another line it would be in another network.
 directory = {json.dumps(directory)}
 
 [tor]
-# Left as it is, the node starts a tor of its own; the program must be installed. Or use the one that runs here:
+# As it is, the node starts a tor of its own; the program must be installed. Or use the one that runs here:
 # control = "127.0.0.1:9051"
 """
 
@@ -105,12 +105,12 @@ keyring = {json.dumps(keyring)}
 overlay = {json.dumps(overlay)}
 operator = {json.dumps(strip_key(operator))}
 
-# The virtual node whose replicas it calls. They know who calls them; take one near you.
+# The virtual node whose replicas it calls. They know their callers; take one near you.
 edge = {json.dumps(edge)}
 """
     for overlay, operator, edge in others:
         text += f"""
-# Another path, of other brokers. All goes by every path, and arrives as long as one of them carries.
+# Another path, of other brokers. Everything goes by every path, and arrives as long as one of them works.
 [[brokers.also]]
 overlay = {json.dumps(overlay)}
 operator = {json.dumps(strip_key(operator))}
@@ -126,20 +126,20 @@ mode = "foil"
 keyring = {json.dumps(keyring)}
 
 [foil]
-# Any broker of MQTT, in TLS; in the clear only on this machine. It sees events, and must not know which are true.
+# Any MQTT broker, with TLS; without TLS only on this computer. It sees events, and must not know which are true.
 broker = {json.dumps(broker)}
 
-# What its certificate is for, where that is a name; who may have signed it, where the system does not trust them; and
-# user and password, a line each, where the broker asks for them:
+# The name in its certificate, if it has one; its authorities, if the system does not trust them; and a file with user
+# and password, a line each, if the broker asks for them:
 # name = "broker.example.org"
 # ca = "broker.pem"
 # login = "broker.login"
 
-# Fakes of each event, and of each subscription. All that is sent and carried grows with them.
+# Fakes for each event, and for each subscription. All traffic grows with them.
 k_p = 4
 k_s = 0
 
-# What is publicly known of a value, so that fakes move as it does: by about how much in one event.
+# What is publicly known about a value, so that fakes move as it does: its typical change in one event.
 # [foil.attributes.price]
 # deviation = 1.0
 """

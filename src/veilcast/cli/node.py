@@ -43,7 +43,7 @@ def _tap(
     if mode_of(config.mode).driver in ("streams", "mqtt"):
         raise ConfigError("--danger-tap writes datagrams, and this mode has none; record its streams with tcpdump")
     context.warn(
-        f"DANGER: --danger-tap writes whom this node talks to, and when, to {directory}/cells.jsonl;"
+        f"DANGER: --danger-tap writes this node's peers and times to {directory}/cells.jsonl;"
         " whoever reads that file sees what an observer of its wires sees"
     )
     return open_tap(directory, f"tap-{context.now_us()}")

@@ -23,7 +23,7 @@ def pub(arguments: argparse.Namespace, context: Context) -> Report:
         body = read_file(arguments.file)
     else:
         if context.has_terminal():
-            context.warn("type what is to be published, and end with Ctrl-D on a line of its own")
+            context.warn("type the text to publish, and end with Ctrl-D on a line of its own")
         body = context.read_input()
     with connect_sync(config) as me:
         me.publish(Publication(pairs, body))

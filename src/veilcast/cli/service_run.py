@@ -32,7 +32,7 @@ def load_process_config(path: Path, load: Callable[[Path], _P]) -> _P:
 
 def process_passphrase(arguments: argparse.Namespace, config: ProcessConfig, context: Context) -> Secret:
     """Return the passphrase from the command line's source, or else from the source of the file."""
-    if not Path(config.keyring).exists():  # Nobody should type a passphrase for nothing.
+    if not Path(config.keyring).exists():  # Check this before a person types a passphrase.
         raise StorageError(f"keyring: there is no {config.keyring}; the authority grants one")
     if is_directory_locked(Path(config.state)):
         raise StorageError(f"{config.state} is in use by {LOCKED_BY_NODE}")

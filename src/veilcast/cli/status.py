@@ -54,7 +54,10 @@ def _rows(status: Status, now_us: int) -> Iterator[tuple[str, str]]:
     if status.overdue:
         yield f"  {status.overdue} overdue", "no way was found for this yet; the node goes on trying"
     if status.faults:
-        yield "faults", f"{status.faults:,} of veilcast itself, each with what it was about dropped; the log says where"
+        yield (
+            "faults",
+            f"{status.faults:,} of veilcast itself; each dropped its message or timer, and the log says where",
+        )
     for hindrance in status.hindrances:
         yield "hindered", hindrance
     yield "running for", f"{status.uptime_s:,.0f} s"
@@ -65,7 +68,7 @@ def _cover(status: Status) -> str:
         return "none: the papers' profile is for experiments"
     if not status.subscriptions:
         return "nothing is read here that would need it"
-    return f"{status.cover_share:.0%} of the others act as readers of what you read"
+    return f"{status.cover_share:.0%} of the others act as subscribers of your topics"
 
 
 def peers(arguments: argparse.Namespace, _: Context) -> Report:

@@ -25,7 +25,7 @@ def sub(arguments: argparse.Namespace, context: Context) -> Report:
         check_range("--count", arguments.count, 1, COUNT_MAX)
     interest = parse_interest(arguments.topic, arguments.range)
     show = as_json if arguments.json else as_line
-    # Whoever ends us in an orderly way ends the subscription too.
+    # SIGTERM ends the subscription in an orderly way, too.
     signal.signal(signal.SIGTERM, _interrupt)
     with connect_sync(config_path(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)

@@ -58,7 +58,7 @@ def open_tor(table: TorTable, state: Path, told: TorProgress = lambda percent: N
             raise ConfigError(f"tor.network: there is no {network}; `veilcast tree testnet up` makes one")
         from veilcast.net.tor import start_tor
 
-        make_directory(state)  # Before Tor makes it, for others to look around in.
+        make_directory(state)  # Tor would make it readable for others.
         with start_tor(state / "tor", network=network, told=told) as tor:
             yield tor
 
@@ -67,7 +67,7 @@ def open_tor(table: TorTable, state: Path, told: TorProgress = lambda percent: N
 def open_tor_with_progress(table: TorTable, state: Path, context: Context) -> Iterator[Tor | None]:
     """Open Tor with a progress bar on the terminal, and a warning if there is no Tor."""
     if table.danger_off:
-        context.warn("DANGER: tor.danger_off: whoever is called sees who calls, and so does everybody between them")
+        context.warn("DANGER: tor.danger_off: every called node and every observer on the way sees who calls")
         yield None
         return
     with ExitStack() as parts:

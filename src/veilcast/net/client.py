@@ -172,7 +172,7 @@ class Client:
                     found: T = end.value
                     return found
                 self._flush()
-                with contextlib.suppress(OSError):  # The listener says what became of the node.
+                with contextlib.suppress(OSError):  # The listener reports the end of the node.
                     await self._writer.drain()
                 await news.wait()
 

@@ -293,7 +293,7 @@ class ClientSession:
                 followed.waiting, followed.told = None if ready else Waiting(until_us), True
             case control_protocol.SubscribedAnswer(subscription):
                 if number in self._answers:
-                    # Made here, for the first note may follow before the caller runs again.
+                    # Made here, because the first note may follow before the caller runs again.
                     self._followed.setdefault(subscription, _Followed())
                 else:
                     self._drop(subscription)
@@ -428,7 +428,7 @@ LEAVE_S: Final = 30.0
 NO_FIRST_WORD: Final = f"the node took the call and said nothing for {GREET_S:g} s; if the machine is busy, try again"
 NO_NODE_OF_OURS: Final = "what listens at the control socket is no node of ours; -c names a member's file, not a host's"
 _GONE: Final = "the node has gone away, and its log says why; start it again: what it had not confirmed may be lost"
-_NOT_UNDERSTOOD: Final = "the node sent what this client does not understand"
+_NOT_UNDERSTOOD: Final = "the node sent a message that this client does not understand"
 _SOMETHING_ELSE: Final = "the node answered something else than it was asked"
 _UNASKED: Final = 0
 """The number of messages that answer no request."""

@@ -94,10 +94,10 @@ class ControlServer:
             client.say(
                 0,
                 control_protocol.RefusedAnswer.of(
-                    LocalError("the node was sent what is no message, and ends the connection")
+                    LocalError("the node received bytes that are no message, and ends the connection")
                 ),
             )
-            _LOG.warning("a client of the control socket sent what is no message; closed")
+            _LOG.warning("a client of the control socket sent bytes that are no message; closed")
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # It has gone, or we go.
         finally:

@@ -108,7 +108,7 @@ class MachineDriver:
             self._alarm = None
         self._stop()
 
-    # --- what a driver says of itself -------------------------------------------------------------------------
+    # --- implemented by each driver ---------------------------------------------------------------------------
 
     def _start(self) -> None:
         """Bind. If this fails, `_stop` is called."""
@@ -163,7 +163,7 @@ class MachineDriver:
                 event = self.faults.call_or_none(self._machine.next_event)
                 if event is None:
                     break
-                # What the owner does about it may give the machine something to send.
+                # The owner's reaction may give the machine something to send.
                 more = True
                 self._tell(event, now)
         finally:

@@ -83,7 +83,7 @@ class InboundStreams:
             self._let_in(stream, guest)
 
     def frames_received(self, stream: FrameStream, records: list[bytes]) -> None:
-        raise AssertionError("nobody is heard before it is let in")
+        raise AssertionError("a peer is not heard before it is let in")
 
     def drained(self, stream: FrameStream) -> None:
         """Ignored: a handshake has no backlog."""
@@ -145,7 +145,7 @@ def open_listener(family: socket.AddressFamily, address: SocketAddress) -> socke
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setblocking(False)
-        # Who is started again need not wait until the system has forgotten its old streams.
+        # A restarted process need not wait until the system has forgotten its old streams.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # Each family has its own socket, as with UDP.

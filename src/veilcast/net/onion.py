@@ -91,8 +91,8 @@ class TorDialer:
         match = ONION_ADDRESS.fullmatch(place)
         if match is None:
             raise ConfigError("this is no onion service")
-        # The purpose alone would keep one caller's streams apart, but not those of two nodes that share a Tor. What
-        # nobody has used before does both, and a call that is repeated does not meet the circuit that failed.
+        # The purpose alone would keep one caller's streams apart, but not those of two nodes that share a Tor. A
+        # fresh password does both, and a repeated call does not meet the circuit that failed.
         user, password = purpose.encode(), secrets.token_bytes(16)
         return DialTarget(self._family, self.socks, SocksWrapper(match["host"], int(match["port"]), user, password))
 

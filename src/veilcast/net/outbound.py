@@ -119,7 +119,7 @@ class OutboundStreams:
                 call.failures = 0
             call.since_us = now
         call.stream, call.reason = None, reason
-        # Those who have lost the same host at one moment do not all come back at one moment.
+        # Peers that lost the same host at one moment do not all return at one moment.
         pause_s = self._pause_s(call) * self._rng.uniform(0.5, 1)
         call.failures += 1
         call.alarm = self._loop.call_later(pause_s, self._dial, peer)

@@ -103,7 +103,7 @@ def _remove_dead(path: Path) -> None:
             path.unlink()
             return
         except BlockingIOError:
-            pass  # Its queue is full, so somebody has it open.
+            pass  # Its queue is full, so a process has it open.
     raise LocalError(
         f"control: this one runs already, and answers at {path}; stop it first (SIGTERM, or Ctrl-C where it runs), "
         "or name another control to run one beside it"

@@ -146,7 +146,7 @@ async def serve_until(
     async with contextlib.AsyncExitStack() as parts:
         parts.callback(driver.close)
         if desk is not None:
-            # The control socket comes first: it tells whether another node lives here.
+            # The control socket comes first: it shows whether another node runs here.
             await desk.open()
             parts.push_async_callback(desk.close)
         if station.metrics is not None:

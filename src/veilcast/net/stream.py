@@ -113,7 +113,7 @@ class FrameStream:
             self._close()
             self.callbacks.stream_ended(self, reason)
 
-    # --- what the event loop brings ---------------------------------------------------------------------------
+    # --- events of the loop ------------------------------------------------------------------------------------
 
     def _connected(self) -> None:
         self._loop.remove_writer(self._socket)
@@ -139,7 +139,7 @@ class FrameStream:
         if self._shaken and self._open:
             self._read(data)
 
-    # --- what is in it ----------------------------------------------------------------------------------------
+    # --- contents ---------------------------------------------------------------------------------------------
 
     def _shake(self, data: bytes) -> None:
         try:

@@ -117,7 +117,7 @@ class BaseStreamDriver(MachineDriver):
     async def _flushed(self) -> None:
         await self._backlog.wait_empty()
 
-    # --- what the machine says --------------------------------------------------------------------------------
+    # --- frames and events ------------------------------------------------------------------------------------
 
     def _send(self, frames: list[Frame]) -> None:
         touched: dict[FrameStream, None] = {}
@@ -143,7 +143,7 @@ class BaseStreamDriver(MachineDriver):
             self._calls.forget(event.peer)
             if event.peer in self._up:
                 self._take_down(event.peer).end()
-        elif not isinstance(event, Listen):  # We listen where we were told to, from the start.
+        elif not isinstance(event, Listen):  # The driver listens at its addresses from the start.
             self._act_on(event)
 
     def _flush(self, stream: FrameStream) -> None:
@@ -151,7 +151,7 @@ class BaseStreamDriver(MachineDriver):
         if stream.unsent and stream in self._names:
             self._backlog.add(stream)
 
-    # --- peers come and go ------------------------------------------------------------------------------------
+    # --- connected peers --------------------------------------------------------------------------------------
 
     def _let_in(self, stream: FrameStream, guest: PeerIdentity) -> None:
         before = self._up.get(guest.name)
@@ -191,7 +191,7 @@ class BaseStreamDriver(MachineDriver):
         self._guests -= stream.is_inbound
         self._backlog.remove(stream)
 
-    # --- what streams say -------------------------------------------------------------------------------------
+    # --- stream callbacks -------------------------------------------------------------------------------------
 
     def handshake_done(self, stream: FrameStream, certificate: bytes) -> None:
         raise AssertionError("a stream that is up has been through its handshake")

@@ -97,7 +97,7 @@ class TlsWrapper:
     def read(self, data: bytes) -> Iterator[bytes]:
         self._incoming.write(data)
         try:
-            # Asking first is cheaper than being told that there is no more.
+            # Asking first is cheaper than an exception at the end.
             while self._incoming.pending or self._tls.pending():
                 chunk = self._tls.read(TLS_RECORD)
                 if not chunk:
@@ -106,7 +106,7 @@ class TlsWrapper:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            # An alert of a side that is not like ours, which sends none; or bytes that nobody sent.
+            # An alert, which our own processes never send, or forged bytes.
             raise BrokenStream(CLOSED) from error
 
     def close_notify(self) -> None:

@@ -130,7 +130,7 @@ class TorControl:
                 return []
             lines.clear()
         if not code.startswith("2"):
-            # Of what we asked nothing is repeated here: it may have held a key.
+            # The command is not repeated here: it may contain a key.
             raise LocalError(f"Tor refuses: {code} {_printable(text)}")
         return lines
 
@@ -154,7 +154,7 @@ class TorControl:
         self._budget.charge(end + 2)
         return line
 
-    # --- who we are -------------------------------------------------------------------------------------------
+    # --- authentication----------------------------------------------------------------------------------------
 
     def _log_in(self, cookie: Path | None) -> None:
         said = "\n".join(self.ask("PROTOCOLINFO 1"))
@@ -234,7 +234,7 @@ def _read_cookie(path: Path, *, told: bool) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise StorageError(
-            f"cannot read Tor's cookie {path}: {reason}; on Debian, who is in the group debian-tor may"
+            f"cannot read Tor's cookie {path}: {reason}; on Debian, members of the group debian-tor may read it"
         ) from error
     if not told:
         _check_owner(status, path, "tor.cookie")

@@ -60,8 +60,8 @@ class PrivateNetwork(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"V3AuthVotingInterval {VOTING.every_s}",
             f"V3AuthVoteDelay {VOTING.vote_s}",
             f"V3AuthDistDelay {VOTING.spread_s}",
-            # On loopback circuits are made in no time, and what Tor learns to wait is too short as soon as the machine
-            # has other things to do: it would give up circuits that are under way, and make others, without end.
+            # On loopback a circuit is built at once, and the timeout that Tor learns from that is too short when the
+            # computer is busy: Tor would abandon circuits under way and build others, without end.
             "LearnCircuitBuildTimeout 0",
             f"CircuitBuildTimeout {CIRCUIT_S}",
         ]
@@ -151,7 +151,7 @@ class TorProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C is for whoever started it, which ends it in order.
+                # Ctrl-C is for the starting process, which ends Tor in order.
                 start_new_session=True,
             )
 
@@ -177,7 +177,7 @@ class TorProcess:
             lines = self.log.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        # It warns of what is wrong, and then says that there was an error.
+        # Tor logs the cause as a warning, and then an error without it.
         told = [line.partition("[warn] ")[2] for line in lines if "[warn] " in line]
         return told[-1] if told else f"{self.log} may have a reason"
 

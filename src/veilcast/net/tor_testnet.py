@@ -171,7 +171,7 @@ def _make_authority(seat: _PlannedProcess, gencert: str) -> str:
     where = f"127.0.0.1:{seat.dir_port}"
     files = {"-i": "authority_identity_key", "-s": "authority_signing_key", "-c": "authority_certificate"}
     named = [part for flag, file in files.items() for part in (flag, str(keys / file))]
-    # The passphrase locks a key that nobody will want again.
+    # The passphrase locks a key that is never used again.
     _run([gencert, "--create-identity-key", "--passphrase-fd", "0", "-m", "12", "-a", where, *named], b"private\n")
     fingerprint = _make_identity(seat)
     certificate = (keys / "authority_certificate").read_text()
@@ -208,7 +208,7 @@ def _await_agreement(processes: list[TorProcess], deadline: float, told: Callabl
             if now > deadline:
                 raise LocalError("the private Tor network did not come up in time; nothing is left of it")
             if len(missing) < len(controls) and now - reminded > REMIND_S:
-                # Who asked too early, and in vain, waits ever longer before it asks again; after this, it asks at once.
+                # A Tor that asked too early waits longer and longer before it asks again; after this, it asks at once.
                 for control in missing:
                     control.ask("SIGNAL RELOAD")
                 reminded = now
@@ -254,7 +254,7 @@ def _free_ports(count: int) -> list[int]:
         found.append(port)
         if len(found) == count:
             return found
-    raise LocalError("no ports are free on loopback for a private Tor network; end what listens there")
+    raise LocalError("no ports are free on loopback for a private Tor network; end processes that listen there")
 
 
 AUTHORITIES: Final = 3

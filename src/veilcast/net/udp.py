@@ -138,7 +138,7 @@ class UdpDriver(MachineDriver):
             bound = self._sockets.get(family)
         except ConfigError:
             bound, address = None, ("", 0)
-        # Port 0 cannot be sent to. What peers tell one another may hold any text, so it is no error of ours.
+        # Port 0 cannot be sent to. Peers may tell one another any text, so a bad address is no error of ours.
         reachable = bound is not None and address[1]
         target = self._targets[destination] = (bound.sendto if bound and reachable else _nowhere, address)
         return target

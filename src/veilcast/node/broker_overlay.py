@@ -191,7 +191,7 @@ def read_signed_for(path: Path, operator: bytes, profile: Profile) -> SignedOver
     signed = read_signed(path, operator)
     overlay = signed.verify(operator)
     if overlay.profile != profile:
-        reason = f'{path} is of the profile "{overlay.profile}", and so must all be who use it'
+        reason = f'{path} is of the profile "{overlay.profile}", and all that use it must have the same profile'
         raise ConfigError(f'profile: {reason}; say profile = "{overlay.profile}", or take another overlay')
     overlay.check(profile)
     return signed

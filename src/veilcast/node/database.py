@@ -90,7 +90,7 @@ class Database:
             self._stack = stack.pop_all()
 
     def close(self) -> None:
-        # Nothing is lost if it fails (a full disk, damaged rows): the next start finds what was committed.
+        # Nothing is lost if it fails (a full disk, damaged rows): the next start finds the last commit.
         with suppress(VeilcastError), self._naming_file(self._file):
             self._rewrite()
         self._stack.close()
@@ -237,7 +237,7 @@ def _open_connection(path: Path) -> Iterator[sqlite3.Connection]:
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "temp_store = MEMORY"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         yield connection
-        # What was deleted must not stay in the log when the node is off. A full disk keeps the log; the next start
+        # Deleted data must not stay in the log when the node is off. A full disk keeps the log; the next start
         # reads it, so nothing is lost, and no error here hides the one that ended the node.
         with suppress(sqlite3.Error):
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -198,7 +198,7 @@ class MemberRecords:
                     self._settled_us += now - since_us
                 self._changes.append(ForgetRecord(record))
             case Delivered(inner, note):
-                # Of a subscription that has ended, too: the note may be another's as well, who has no room for it yet.
+                # Also for an ended subscription: the note may belong to another one, too, that has no room for it yet.
                 self._changes.append(AddNote(self._numbers.get(inner, _ENDED), note))
             case Overdue(record, _):
                 self._overdue[record] = None
@@ -227,7 +227,7 @@ class MemberRecords:
                     self._unsettled.pop(record, None)
                 case AddNote(number, note):
                     self._waiting.pop(number, None)
-                    # One that was refused for a single subscription comes again for all, who know it then.
+                    # A note refused by one subscription comes again for all, and the others know it by then.
                     if note.id not in refused:
                         self._faults.contain(self._member.acknowledge, note.id, now)
                 case _:

@@ -180,7 +180,7 @@ def _choices(key: str, kind: Any) -> list[Any]:
             kind = next(iter(get_args(kind)), None)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [each.value for each in kind]
-    return sorted(get_args(kind))  # Literals of the same values share one order, of whoever came first.
+    return sorted(get_args(kind))  # Literals of the same values share one order: that of the first one made.
 
 
 _PORT_MAX: Final = 65_535

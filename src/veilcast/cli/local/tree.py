@@ -84,7 +84,7 @@ class LocalTree(LocalMode):
         home = testnet_directory(directory)
         if not all(process.pid for process in tor_testnet.list_processes(home)):
             raise LocalError(
-                f"the private Tor network in {home} is down; make the network anew: `{command_name()} net down --dir"
+                f"the private Tor network in {home} is down; make a new network: `{command_name()} net down --dir"
                 f" {directory}`, then `net up`"
             )
 
@@ -108,7 +108,7 @@ class LocalTree(LocalMode):
     def danger(self, plan: NetworkPlan) -> str | None:
         if plan.tor:
             return None
-        return "DANGER: --no-tor: nodes call one another straight, and everybody sees who talks to whom"
+        return "DANGER: --no-tor: nodes call one another directly, and every observer sees who talks to whom"
 
     def hints(self, directory: Path, plan: NetworkPlan, command: str) -> tuple[list[str], list[str]]:
         return [], ["a first note may take a minute: readers lay their trees"]

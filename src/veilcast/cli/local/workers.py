@@ -84,7 +84,7 @@ def register_worker(directory: Path, number: int) -> int:
     """Lock the pid file of this worker and write the process id. The system closes the descriptor when the process
     ends."""
     descriptor = os.open(_pid_file(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    # Whoever looks for workers has the lock for a moment; another worker has it for good.
+    # A process that looks for workers has the lock for a moment; another worker has it for its lifetime.
     for left in reversed(range(_LOOKS)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
