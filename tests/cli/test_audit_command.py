@@ -1,4 +1,4 @@
-"""`veilcast audit`: exit codes for CI, one line for what cannot be read, and a page that needs nothing."""
+"""`veilcast audit`: exit codes for CI, one line for unreadable input, and a page that needs no network."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def packets(cells: list[CellRow], ahead_us: int = 0) -> list[tuple[int, bytes]]:
 
 
 def captured(seconds: int = 4, ahead_us: int = 0, link: int = 1) -> bytes:
-    """What a program that records packets makes of a network's wires."""
+    """Return a capture of a network's wires, as a packet recorder writes it."""
     return pcap(packets(record_ring(1, seconds)[0], ahead_us), link)
 
 

@@ -23,8 +23,8 @@ from veilcast.crypto.secret import Secret
 HOUR = 3_600_000_000
 
 
-class Desk:
-    """A person at a terminal-less machine: runs commands in one directory, at a time of the test's choosing."""
+class CommandRunner:
+    """A person without a terminal: runs commands in one directory, at a time that the test chooses."""
 
     def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.directory, self.capsys, self.epoch = directory, capsys, 1000
@@ -46,79 +46,79 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Desk:
+def runner(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandRunner:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("VEILCAST_PASSPHRASE_FILE", raising=False)
-    return Desk(tmp_path, capsys)
+    return CommandRunner(tmp_path, capsys)
 
 
 GRANT = "authority grant a --topic news/eu --role subscriber --member alice --out alice.keys --days 1"
 
 
-def test_an_authority_is_made_and_grants_a_keyring_that_shows_itself(desk: Desk) -> None:
-    made = desk.good("authority init a")
+def test_an_authority_is_made_and_grants_a_keyring_that_shows_itself(runner: CommandRunner) -> None:
+    made = runner.good("authority init a")
     assert len(made["fingerprint"]) == 32
-    granted = desk.good(GRANT)
+    granted = runner.good(GRANT)
     assert granted["grants"] == [{"topic": "news/eu", "role": "subscriber"}]
     assert granted["declared"] == ["news/eu"]
-    shown = desk.good("authority show alice.keys")
+    shown = runner.good("authority show alice.keys")
     assert shown["grants"][0]["last_epoch"] == 1000 + 24 - 1
-    listed = desk.good("authority show a")
+    listed = runner.good("authority show a")
     assert [member["member"] for member in listed["members"]] == ["alice"]
     assert shown["authority"] == made["fingerprint"] == listed["fingerprint"]
 
 
-def test_every_secret_file_is_for_its_owner_alone(desk: Desk) -> None:
-    desk.good("authority init a")
-    desk.good(GRANT)
+def test_every_secret_file_is_for_its_owner_alone(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    runner.good(GRANT)
     for name in ("a/authority.locked", "a/passphrase", "alice.keys", "alice.keys.passphrase"):
-        assert (desk.directory / name).stat().st_mode & 0o077 == 0
-    assert (desk.directory / "a").stat().st_mode & 0o077 == 0
+        assert (runner.directory / name).stat().st_mode & 0o077 == 0
+    assert (runner.directory / "a").stat().st_mode & 0o077 == 0
 
 
-def test_a_member_asks_with_its_own_keys_and_takes_the_answer_home(desk: Desk) -> None:
-    desk.good("authority init a")
-    desk.good("authority request --topic news/eu --role publisher --keyring p.keys --out p.request --days 1")
-    desk.good("authority grant a --member paul --request p.request --out p.answer --days 1")
-    taken = desk.good("authority accept p.answer --keyring p.keys")
+def test_a_member_asks_with_its_own_keys_and_takes_the_answer_home(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    runner.good("authority request --topic news/eu --role publisher --keyring p.keys --out p.request --days 1")
+    runner.good("authority grant a --member paul --request p.request --out p.answer --days 1")
+    taken = runner.good("authority accept p.answer --keyring p.keys")
     assert [grant["role"] for grant in taken["grants"]] == ["publisher"]
-    assert not (desk.directory / "p.keys.asking").exists()
-    desk.good("authority request --topic chat --role subscriber --keyring p.keys --out q.request --days 1")
-    desk.good("authority grant a --member paul --request q.request --out q.answer --days 1")
-    taken = desk.good("authority accept q.answer --keyring p.keys")
+    assert not (runner.directory / "p.keys.asking").exists()
+    runner.good("authority request --topic chat --role subscriber --keyring p.keys --out q.request --days 1")
+    runner.good("authority grant a --member paul --request q.request --out q.answer --days 1")
+    taken = runner.good("authority accept q.answer --keyring p.keys")
     assert sorted(grant["topic"] for grant in taken["grants"]) == ["chat", "news/eu"]
 
 
-def test_a_revocation_writes_a_bulletin_that_a_keyring_takes(desk: Desk) -> None:
-    desk.good("authority init a")
-    desk.good(GRANT)
-    desk.good("authority grant a --topic news/eu --role subscriber --member bob --out bob.keys --days 1")
-    revoked = desk.good("authority revoke a --member bob")
+def test_a_revocation_writes_a_bulletin_that_a_keyring_takes(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    runner.good(GRANT)
+    runner.good("authority grant a --topic news/eu --role subscriber --member bob --out bob.keys --days 1")
+    revoked = runner.good("authority revoke a --member bob")
     assert revoked["effective_epoch"] == 1001
-    assert desk.good(f"authority apply {revoked['out']} --keyring alice.keys")["changed"] is True
-    assert desk.good(f"authority apply {revoked['out']} --keyring alice.keys")["changed"] is False
-    rotated = desk.good("authority rotate a --topic news/eu")
+    assert runner.good(f"authority apply {revoked['out']} --keyring alice.keys")["changed"] is True
+    assert runner.good(f"authority apply {revoked['out']} --keyring alice.keys")["changed"] is False
+    rotated = runner.good("authority rotate a --topic news/eu")
     assert rotated["bulletin"] == 2
-    desk.good(f"authority apply {rotated['out']} --keyring alice.keys")
-    desk.good(f"authority apply {revoked['out']} --keyring bob.keys")
-    desk.epoch = 1002
-    assert desk.run("authority show bob.keys")[0] == 10
+    runner.good(f"authority apply {rotated['out']} --keyring alice.keys")
+    runner.good(f"authority apply {revoked['out']} --keyring bob.keys")
+    runner.epoch = 1002
+    assert runner.run("authority show bob.keys")[0] == 10
 
 
-def test_attributes_and_sub_authorities(desk: Desk) -> None:
-    desk.good("authority init a")
+def test_attributes_and_sub_authorities(runner: CommandRunner) -> None:
+    runner.good("authority init a")
     declared = (
         "authority topic a weather --attribute temp:float:-40:60:12 --attribute floor:int:0:31 --attribute class:str"
     )
-    assert desk.good(declared)["attributes"] == 3
-    cut = desk.good("authority topic a air --attribute temp:float:-40:60:12:3 --attribute floor:int:0:31:5:1")
+    assert runner.good(declared)["attributes"] == 3
+    cut = runner.good("authority topic a air --attribute temp:float:-40:60:12:3 --attribute floor:int:0:31:5:1")
     assert cut["cells"] == 16
-    desk.good("authority delegate a --group sports --out s")
-    desk.good("authority grant s --topic sports/golf --role publisher --member gus --out gus.keys --days 1")
-    assert desk.good("authority show gus.keys")["grants"][0]["topic"] == "sports/golf"
-    assert desk.run("authority grant s --topic news/eu --role publisher --member gus --out x.keys")[0] == 11
-    assert desk.run("authority grant a --topic sports/golf --role publisher --member gus --out x.keys")[0] == 11
-    desk.good("authority revoke a --group sports")
+    runner.good("authority delegate a --group sports --out s")
+    runner.good("authority grant s --topic sports/golf --role publisher --member gus --out gus.keys --days 1")
+    assert runner.good("authority show gus.keys")["grants"][0]["topic"] == "sports/golf"
+    assert runner.run("authority grant s --topic news/eu --role publisher --member gus --out x.keys")[0] == 11
+    assert runner.run("authority grant a --topic sports/golf --role publisher --member gus --out x.keys")[0] == 11
+    runner.good("authority revoke a --group sports")
 
 
 def _snapshot(directory: Path) -> dict[str, bytes]:
@@ -174,12 +174,12 @@ def _snapshot(directory: Path) -> dict[str, bytes]:
     ],
 )
 def test_bad_input_gives_one_line_its_own_code_and_changes_nothing(
-    command: str, code: int, error: str, desk: Desk
+    command: str, code: int, error: str, runner: CommandRunner
 ) -> None:
-    desk.good("authority init a")
-    desk.good(GRANT)
-    keys = (desk.directory / "alice.keys").read_bytes()
-    secret = (desk.directory / "alice.keys.passphrase").read_bytes()
+    runner.good("authority init a")
+    runner.good(GRANT)
+    keys = (runner.directory / "alice.keys").read_bytes()
+    secret = (runner.directory / "alice.keys.passphrase").read_bytes()
     for name, content, mode in (
         ("wrong", b"not it", 0o600),
         ("wide", b"x", 0o644),
@@ -196,77 +196,77 @@ def test_bad_input_gives_one_line_its_own_code_and_changes_nothing(
         ("wide.keys", keys, 0o644),
         ("wide.keys.passphrase", secret, 0o600),
     ):
-        (desk.directory / name).write_bytes(content)
-        (desk.directory / name).chmod(mode)
-    before = _snapshot(desk.directory)
-    got, data, err = desk.run(command)
+        (runner.directory / name).write_bytes(content)
+        (runner.directory / name).chmod(mode)
+    before = _snapshot(runner.directory)
+    got, data, err = runner.run(command)
     assert (got, data["error"]) == (code, error), err
     assert err.count("\n") == 1
     assert err.startswith("veilcast: ")
-    assert _snapshot(desk.directory) == before
+    assert _snapshot(runner.directory) == before
 
 
-def test_an_expired_keyring_says_so_with_its_own_code(desk: Desk) -> None:
-    desk.good("authority init a")
-    desk.good(GRANT)
-    desk.epoch += 25
-    code, data, _ = desk.run("authority show alice.keys")
+def test_an_expired_keyring_says_so_with_its_own_code(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    runner.good(GRANT)
+    runner.epoch += 25
+    code, data, _ = runner.run("authority show alice.keys")
     assert (code, data["error"]) == (10, "expired")
 
 
-def test_no_passphrase_key_or_token_is_ever_printed(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    desk.good("authority init a")
+def test_no_passphrase_key_or_token_is_ever_printed(runner: CommandRunner, capsys: pytest.CaptureFixture[str]) -> None:
+    runner.good("authority init a")
     seen = []
     for command in (GRANT, "authority show a", "authority show alice.keys", "authority rotate a"):
-        _, data, err = desk.run(command)
+        _, data, err = runner.run(command)
         seen.append(json.dumps(data) + err)
-    secret = (desk.directory / "a" / "passphrase").read_text().strip()
-    other = (desk.directory / "alice.keys.passphrase").read_text().strip()
+    secret = (runner.directory / "a" / "passphrase").read_text().strip()
+    other = (runner.directory / "alice.keys.passphrase").read_text().strip()
     assert not [text for text in seen if secret in text or other in text]
 
 
-def test_a_membership_alone_needs_neither_topic_nor_role(desk: Desk) -> None:
-    desk.good("authority init a")
-    assert desk.good("authority grant a --member f --out f.keys --days 1")["grants"] == []
-    assert desk.good("authority show f.keys")["grants"] == []
-    desk.good("authority request --keyring g.keys --out g.request --days 1")
-    desk.good("authority grant a --member g --request g.request --out g.answer --days 1")
-    assert desk.good("authority accept g.answer --keyring g.keys")["grants"] == []
+def test_a_membership_alone_needs_neither_topic_nor_role(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    assert runner.good("authority grant a --member f --out f.keys --days 1")["grants"] == []
+    assert runner.good("authority show f.keys")["grants"] == []
+    runner.good("authority request --keyring g.keys --out g.request --days 1")
+    runner.good("authority grant a --member g --request g.request --out g.answer --days 1")
+    assert runner.good("authority accept g.answer --keyring g.keys")["grants"] == []
 
 
-def test_requests_and_bulletins_show_themselves_without_a_passphrase(desk: Desk) -> None:
-    desk.good("authority init a")
-    desk.good("authority request --topic news/eu --role publisher --keyring p.keys --out p.request --days 1")
-    assert desk.good("authority show p.request")["request"]["epochs"] == 24
-    desk.good(GRANT)
-    revoked = desk.good("authority revoke a --member alice --every-topic")
-    assert desk.good(f"authority show {revoked['out']}")["void"] == 1
+def test_requests_and_bulletins_show_themselves_without_a_passphrase(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    runner.good("authority request --topic news/eu --role publisher --keyring p.keys --out p.request --days 1")
+    assert runner.good("authority show p.request")["request"]["epochs"] == 24
+    runner.good(GRANT)
+    revoked = runner.good("authority revoke a --member alice --every-topic")
+    assert runner.good(f"authority show {revoked['out']}")["void"] == 1
 
 
-def test_an_error_names_a_file_that_is_no_answer_to_the_request(desk: Desk) -> None:
-    desk.good("authority request --topic t --keyring p.keys --out p.request --days 1")
+def test_an_error_names_a_file_that_is_no_answer_to_the_request(runner: CommandRunner) -> None:
+    runner.good("authority request --topic t --keyring p.keys --out p.request --days 1")
     for wrong in (b"junk", b"\0" * 400):
-        (desk.directory / "wrong.answer").write_bytes(wrong)
-        code, data, _ = desk.run("authority accept wrong.answer --keyring p.keys")
+        (runner.directory / "wrong.answer").write_bytes(wrong)
+        code, data, _ = runner.run("authority accept wrong.answer --keyring p.keys")
         assert (code, data["error"]) == (12, "forged")
         assert data["message"].startswith("wrong.answer is no answer to the request that waits here")
 
 
-def test_an_answer_of_another_authority_is_refused_when_the_right_one_is_named(desk: Desk) -> None:
-    right = desk.good("authority init a")["fingerprint"]
-    desk.good("authority init evil")
-    desk.good("authority request --topic t --keyring p.keys --out p.request --days 1")
-    desk.good("authority grant evil --member p --request p.request --out evil.answer --days 1")
-    code, data, _ = desk.run(f"authority accept evil.answer --keyring p.keys --authority {right}")
+def test_an_answer_of_another_authority_is_refused_when_the_right_one_is_named(runner: CommandRunner) -> None:
+    right = runner.good("authority init a")["fingerprint"]
+    runner.good("authority init evil")
+    runner.good("authority request --topic t --keyring p.keys --out p.request --days 1")
+    runner.good("authority grant evil --member p --request p.request --out evil.answer --days 1")
+    code, data, _ = runner.run(f"authority accept evil.answer --keyring p.keys --authority {right}")
     assert (code, data["error"]) == (11, "refused")
-    desk.good("authority grant a --member p --request p.request --out p.answer --days 1")
-    assert desk.good(f"authority accept p.answer --keyring p.keys --authority {right}")["authority"] == right
+    runner.good("authority grant a --member p --request p.request --out p.answer --days 1")
+    assert runner.good(f"authority accept p.answer --keyring p.keys --authority {right}")["authority"] == right
 
 
-def test_a_first_keyring_says_which_authority_it_is_bound_to(desk: Desk) -> None:
-    right = desk.good("authority init a")["fingerprint"]
-    desk.good("authority request --topic t --keyring p.keys --out p.request --days 1")
-    desk.good("authority grant a --member p --request p.request --out p.answer --days 1")
+def test_a_first_keyring_says_which_authority_it_is_bound_to(runner: CommandRunner) -> None:
+    right = runner.good("authority init a")["fingerprint"]
+    runner.good("authority request --topic t --keyring p.keys --out p.request --days 1")
+    runner.good("authority grant a --member p --request p.request --out p.answer --days 1")
     warnings: list[str] = []
     context = Context(
         now_us=lambda: 1000 * HOUR,
@@ -278,35 +278,35 @@ def test_a_first_keyring_says_which_authority_it_is_bound_to(desk: Desk) -> None
     assert any(right in warning for warning in warnings)
 
 
-def test_a_waiting_request_is_not_overwritten_by_another(desk: Desk) -> None:
-    desk.good("authority request --topic t --keyring p.keys --out one.request --days 1")
-    assert desk.run("authority request --topic u --keyring p.keys --out two.request --days 1")[0] == 11
-    desk.good("authority request --topic u --keyring p.keys --out two.request --days 1 --force")
+def test_a_waiting_request_is_not_overwritten_by_another(runner: CommandRunner) -> None:
+    runner.good("authority request --topic t --keyring p.keys --out one.request --days 1")
+    assert runner.run("authority request --topic u --keyring p.keys --out two.request --days 1")[0] == 11
+    runner.good("authority request --topic u --keyring p.keys --out two.request --days 1 --force")
 
 
-def test_declaring_a_topic_again_keeps_the_options_that_are_not_given(desk: Desk) -> None:
-    desk.good("authority init a")
-    desk.good("authority topic a weather --attribute temp:float:-40:60")
-    again = desk.good("authority topic a weather --cover 0.6")
+def test_declaring_a_topic_again_keeps_the_options_that_are_not_given(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    runner.good("authority topic a weather --attribute temp:float:-40:60")
+    again = runner.good("authority topic a weather --cover 0.6")
     assert (again["attributes"], again["cover_share"]) == (1, 0.6)
 
 
-def test_privacy_chooses_the_cover_of_a_topic(desk: Desk) -> None:
-    desk.good("authority init a")
-    assert desk.good("authority topic a weather")["cover_share"] == 0.78
-    assert desk.good("authority topic a weather --privacy medium")["cover_share"] == 0.55
-    assert desk.good("authority topic a weather --privacy low --subscribers 5 --members 500")["cover_share"] == 0.25
-    assert desk.good("authority topic a weather --privacy low --subscribers 100 --members 500")["cover_share"] == 1
-    assert desk.good("authority topic a weather")["cover_share"] == 1
+def test_privacy_chooses_the_cover_of_a_topic(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    assert runner.good("authority topic a weather")["cover_share"] == 0.78
+    assert runner.good("authority topic a weather --privacy medium")["cover_share"] == 0.55
+    assert runner.good("authority topic a weather --privacy low --subscribers 5 --members 500")["cover_share"] == 0.25
+    assert runner.good("authority topic a weather --privacy low --subscribers 100 --members 500")["cover_share"] == 1
+    assert runner.good("authority topic a weather")["cover_share"] == 1
 
 
-def test_a_bulletin_that_was_signed_but_not_written_is_written_by_the_next_command(desk: Desk) -> None:
-    desk.good("authority init a")
-    desk.good(GRANT)
-    path = Path(desk.good("authority rotate a")["out"])
+def test_a_bulletin_that_was_signed_but_not_written_is_written_by_the_next_command(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    runner.good(GRANT)
+    path = Path(runner.good("authority rotate a")["out"])
     signed = path.read_bytes()
     path.unlink()
-    desk.good("authority show a")
+    runner.good("authority show a")
     assert path.read_bytes() == signed
 
 
@@ -328,16 +328,16 @@ def test_the_end_of_input_at_the_prompt_is_one_line(tmp_path: Path, capsys: pyte
 
 
 def test_an_environment_variable_names_the_passphrase_file_if_none_is_beside(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    runner: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (desk.directory / "secret").write_text("of the authority\n")
-    (desk.directory / "secret").chmod(0o600)
+    (runner.directory / "secret").write_text("of the authority\n")
+    (runner.directory / "secret").chmod(0o600)
     monkeypatch.setenv("VEILCAST_PASSPHRASE_FILE", "secret")
-    desk.good("authority init a")
-    desk.good(GRANT)
-    desk.good("authority show a")
-    desk.good("authority show alice.keys")
-    assert not (desk.directory / "a" / "passphrase").exists()
+    runner.good("authority init a")
+    runner.good(GRANT)
+    runner.good("authority show a")
+    runner.good("authority show alice.keys")
+    assert not (runner.directory / "a" / "passphrase").exists()
 
 
 def test_a_passphrase_typed_twice_differently_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -448,25 +448,27 @@ print(json.dumps(codes))
 
 
 @pytest.mark.parametrize("role", ["proxy", "server", "directory"])
-def test_hosts_of_the_relay_are_let_in_by_their_role_with_a_ready_keyring_or_an_answer(desk: Desk, role: str) -> None:
-    desk.good("authority init a")
-    granted = desk.good(f"authority grant a --role {role} --member host --out host.keys")
+def test_hosts_of_the_relay_are_let_in_by_their_role_with_a_ready_keyring_or_an_answer(
+    runner: CommandRunner, role: str
+) -> None:
+    runner.good("authority init a")
+    granted = runner.good(f"authority grant a --role {role} --member host --out host.keys")
     assert (granted["standing"], granted["grants"]) == (role, [])
-    desk.good("authority request --keyring own.keys --out own.request")
-    answered = desk.good(f"authority grant a --role {role} --member other --request own.request --out own.answer")
+    runner.good("authority request --keyring own.keys --out own.request")
+    answered = runner.good(f"authority grant a --role {role} --member other --request own.request --out own.answer")
     assert answered["standing"] == role
-    desk.good("authority accept own.answer --keyring own.keys")
+    runner.good("authority accept own.answer --keyring own.keys")
     for name in ("host.keys", "own.keys"):
-        assert desk.good(f"authority show {name}")["standing"] == role
-        secret = Secret((desk.directory / f"{name}.passphrase").read_bytes().strip())
-        assert TlsIdentity(read_secret(desk.directory / name, Keyring, secret)).role == role
+        assert runner.good(f"authority show {name}")["standing"] == role
+        secret = Secret((runner.directory / f"{name}.passphrase").read_bytes().strip())
+        assert TlsIdentity(read_secret(runner.directory / name, Keyring, secret)).role == role
 
 
-def test_every_member_can_be_on_tls_streams_and_a_host_has_no_topics(desk: Desk) -> None:
-    desk.good("authority init a")
-    assert desk.good(GRANT)["standing"] == "member"
-    secret = Secret((desk.directory / "alice.keys.passphrase").read_bytes().strip())
-    assert TlsIdentity(read_secret(desk.directory / "alice.keys", Keyring, secret)).role == "member"
-    code, _, err = desk.run("authority grant a --topic news/eu --role proxy --member p --out p.keys")
+def test_every_member_can_be_on_tls_streams_and_a_host_has_no_topics(runner: CommandRunner) -> None:
+    runner.good("authority init a")
+    assert runner.good(GRANT)["standing"] == "member"
+    secret = Secret((runner.directory / "alice.keys.passphrase").read_bytes().strip())
+    assert TlsIdentity(read_secret(runner.directory / "alice.keys", Keyring, secret)).role == "member"
+    code, _, err = runner.run("authority grant a --topic news/eu --role proxy --member p --out p.keys")
     assert code != 0
     assert "leave --topic away" in err

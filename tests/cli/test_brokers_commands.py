@@ -1,5 +1,5 @@
-"""`veilcast brokers ...`: keys and descriptions are made once and told right, and what is wrong is told in one line
-with its exit code, before anything runs."""
+"""`veilcast brokers ...`: keys and descriptions are made once and printed correctly, and errors take one line with
+their exit code, before anything runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTEXT = Context(cost=CHEAP, has_terminal=lambda: False, warn=lambda _: None)
 HOUR_US = 3_600_000_000
 
 
-class Desk:
+class CommandRunner:
     def __init__(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.home, self._capsys = home, capsys
         self._authority = issuer.create(HOUR_US, os.urandom)
@@ -59,7 +59,7 @@ class Desk:
             assert words in err
 
     def described(self, replicas: int, links: str = "[]", nodes: tuple[str, ...] = ("north",)) -> Path:
-        """A description with brokers of their own for each replica."""
+        """Return a description with a broker for each replica."""
         text = f"links = {links}\n"
         for at, name in enumerate(nodes):
             text += f'[[nodes]]\nname = "{name}"\nreplicas = [\n'
@@ -76,37 +76,37 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("veilcast.net.log.set_up", lambda *_: None)
-    return Desk(tmp_path, capsys)
+    return CommandRunner(tmp_path, capsys)
 
 
-def test_from_the_operators_key_to_a_signed_overlay_and_the_next(desk: Desk) -> None:
-    told = desk.good("brokers overlay init operator.key")
-    assert (desk.home / "operator.key").stat().st_mode & 0o077 == 0
+def test_from_the_operators_key_to_a_signed_overlay_and_the_next(runner: CommandRunner) -> None:
+    told = runner.good("brokers overlay init operator.key")
+    assert (runner.home / "operator.key").stat().st_mode & 0o077 == 0
     operator = decode_operator_line("operator", told["operator"])
-    desk.described(3)
-    first = desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    runner.described(3)
+    first = runner.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
     assert (first["version"], first["nodes"][0]["scheme"], len(first["nodes"][0]["replicas"])) == (1, 1, 3)
-    desk.described(5)
-    second = desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    runner.described(5)
+    second = runner.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
     assert (second["version"], second["nodes"][0]["scheme"], len(second["nodes"][0]["replicas"])) == (2, 2, 5)
-    assert read_signed(desk.home / "o.signed", operator).verify(operator).version == 2
-    shown = desk.good("brokers overlay show o.signed --operator", told["operator"])
+    assert read_signed(runner.home / "o.signed", operator).verify(operator).version == 2
+    shown = runner.good("brokers overlay show o.signed --operator", told["operator"])
     assert {**shown, "out": "o.signed", "operator": told["operator"]} == second
-    assert desk.good("brokers overlay show o.signed --operator", f'operator = "{told["operator"]}"') == shown
-    _, out, _ = desk.run("brokers overlay show o.signed --operator", told["operator"])
+    assert runner.good("brokers overlay show o.signed --operator", f'operator = "{told["operator"]}"') == shown
+    _, out, _ = runner.run("brokers overlay show o.signed --operator", told["operator"])
     assert out.splitlines()[:2] == ["version 2 (hardened): 1 virtual node, 5 replicas", "  north: scheme 2"]
 
 
-def test_a_brokers_line_is_that_of_its_keyring(desk: Desk) -> None:
-    desk.grant("bruno", "broker")
-    line = desk.good("brokers init --keyring bruno.keys")["broker"]
+def test_a_brokers_line_is_that_of_its_keyring(runner: CommandRunner) -> None:
+    runner.grant("bruno", "broker")
+    line = runner.good("brokers init --keyring bruno.keys")["broker"]
     assert decode_broker_line("broker", line).tls_name.startswith("broker:")
-    assert desk.run("brokers init --keyring bruno.keys")[1].splitlines()[1] == f'broker = "{line}"'
-    desk.grant("max", "member")
-    desk.bad("brokers init --keyring max.keys", 11, "the keyring is for a member, not for a broker")
+    assert runner.run("brokers init --keyring bruno.keys")[1].splitlines()[1] == f'broker = "{line}"'
+    runner.grant("max", "member")
+    runner.bad("brokers init --keyring max.keys", 11, "the keyring is for a member, not for a broker")
 
 
 @pytest.mark.parametrize(
@@ -119,103 +119,103 @@ def test_a_brokers_line_is_that_of_its_keyring(desk: Desk) -> None:
     ],
 )
 def test_an_overlay_that_could_not_keep_a_secret_is_not_signed(
-    replicas: int, nodes: tuple[str, ...], links: str, reason: str, desk: Desk
+    replicas: int, nodes: tuple[str, ...], links: str, reason: str, runner: CommandRunner
 ) -> None:
-    desk.good("brokers overlay init operator.key")
-    desk.described(replicas, links, nodes)
-    desk.bad("brokers overlay sign overlay.toml --key operator.key --out o.signed", 3, "overlay.toml: ", reason)
-    assert not (desk.home / "o.signed").exists()
+    runner.good("brokers overlay init operator.key")
+    runner.described(replicas, links, nodes)
+    runner.bad("brokers overlay sign overlay.toml --key operator.key --out o.signed", 3, "overlay.toml: ", reason)
+    assert not (runner.home / "o.signed").exists()
 
 
-def test_a_key_is_never_written_over_and_nothing_is_advised_that_there_is_not(desk: Desk) -> None:
-    desk.good("brokers overlay init operator.key")
-    before = (desk.home / "operator.key").read_bytes()
-    _, _, err = desk.run("brokers overlay init operator.key")
+def test_a_key_is_never_written_over_and_nothing_is_advised_that_there_is_not(runner: CommandRunner) -> None:
+    runner.good("brokers overlay init operator.key")
+    before = (runner.home / "operator.key").read_bytes()
+    _, _, err = runner.run("brokers overlay init operator.key")
     assert err == "veilcast: operator.key is there already; choose another name\n"
-    desk.bad("brokers overlay init .", 4, ". is a directory; choose another name")
-    assert (desk.home / "operator.key").read_bytes() == before
+    runner.bad("brokers overlay init .", 4, ". is a directory; choose another name")
+    assert (runner.home / "operator.key").read_bytes() == before
 
 
-def test_only_the_same_operator_can_sign_a_successor(desk: Desk) -> None:
-    desk.good("brokers overlay init operator.key")
-    other = desk.good("brokers overlay init other.key")["operator"]
-    desk.described(3)
-    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
-    before = (desk.home / "o.signed").read_bytes()
-    desk.bad("brokers overlay sign overlay.toml --key other.key --out o.signed", 12, "not signed by this operator")
-    desk.bad(f"brokers overlay show o.signed --operator {other}", 12, "not signed by this operator")
-    desk.bad("brokers overlay show o.signed --operator nonsense", 3, "--operator: not the line")
-    assert (desk.home / "o.signed").read_bytes() == before
+def test_only_the_same_operator_can_sign_a_successor(runner: CommandRunner) -> None:
+    runner.good("brokers overlay init operator.key")
+    other = runner.good("brokers overlay init other.key")["operator"]
+    runner.described(3)
+    runner.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    before = (runner.home / "o.signed").read_bytes()
+    runner.bad("brokers overlay sign overlay.toml --key other.key --out o.signed", 12, "not signed by this operator")
+    runner.bad(f"brokers overlay show o.signed --operator {other}", 12, "not signed by this operator")
+    runner.bad("brokers overlay show o.signed --operator nonsense", 3, "--operator: not the line")
+    assert (runner.home / "o.signed").read_bytes() == before
 
 
-def test_an_overlay_that_running_brokers_would_reject_is_not_signed(desk: Desk) -> None:
-    desk.good("brokers overlay init operator.key")
-    desk.described(3, '[["a","b"],["b","c"]]', ("a", "b", "c"))
-    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
-    before, first = (desk.home / "o.signed").read_bytes(), (desk.home / "overlay.toml").read_text()
+def test_an_overlay_that_running_brokers_would_reject_is_not_signed(runner: CommandRunner) -> None:
+    runner.good("brokers overlay init operator.key")
+    runner.described(3, '[["a","b"],["b","c"]]', ("a", "b", "c"))
+    runner.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    before, first = (runner.home / "o.signed").read_bytes(), (runner.home / "overlay.toml").read_text()
     sign = "brokers overlay sign overlay.toml --key operator.key"
-    (desk.home / "overlay.toml").write_text(first.replace('["b","c"]', '["a","c"]'))
-    desk.bad(f"{sign} --out o.signed", 3, "by version 1 would not take this", "changes replicas, and not the tree")
-    assert (desk.home / "o.signed").read_bytes() == before
-    assert desk.good(f"{sign} --out other.signed")["version"] == 1
+    (runner.home / "overlay.toml").write_text(first.replace('["b","c"]', '["a","c"]'))
+    runner.bad(f"{sign} --out o.signed", 3, "by version 1 would not take this", "changes replicas, and not the tree")
+    assert (runner.home / "o.signed").read_bytes() == before
+    assert runner.good(f"{sign} --out other.signed")["version"] == 1
 
 
-def test_a_broker_reports_bad_inputs_before_it_runs(desk: Desk) -> None:
-    operator = desk.good("brokers overlay init operator.key")["operator"]
-    desk.described(3)
-    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
-    desk.grant("stranger", "broker")
-    desk.grant("max", "member")
+def test_a_broker_reports_bad_inputs_before_it_runs(runner: CommandRunner) -> None:
+    operator = runner.good("brokers overlay init operator.key")["operator"]
+    runner.described(3)
+    runner.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    runner.grant("stranger", "broker")
+    runner.grant("max", "member")
 
     def file(keyring: str, overlay: str = "o.signed", more: str = "") -> None:
         text = f'keyring = "{keyring}"\nlisten = "127.0.0.1:4200"\noverlay = "{overlay}"\noperator = "{operator}"\n'
-        (desk.home / "broker.toml").write_text(text + more)
+        (runner.home / "broker.toml").write_text(text + more)
 
     hint = "No such file or directory; is the name right? -c FILE names another"
-    desk.bad("brokers run", 3, f"cannot read broker.toml: {hint}")
-    desk.bad("brokers run -c missing.toml", 3, f"cannot read missing.toml: {hint}")
+    runner.bad("brokers run", 3, f"cannot read broker.toml: {hint}")
+    runner.bad("brokers run -c missing.toml", 3, f"cannot read missing.toml: {hint}")
     file("stranger.keys")
-    desk.bad("brokers run", 3, "o.signed does not have this broker")
+    runner.bad("brokers run", 3, "o.signed does not have this broker")
     file("max.keys")
-    desk.bad("brokers run", 11, "the keyring is for a member, not for a broker")
+    runner.bad("brokers run", 11, "the keyring is for a member, not for a broker")
     file("north0.keys", "none.signed")
-    desk.bad("brokers run", 4, "cannot read")
+    runner.bad("brokers run", 4, "cannot read")
     file("north0.keys", more="[brokers]\nbound_us = 0\n")
-    desk.bad("brokers run", 3, "broker.toml: brokers.bound_us must be at least 1")
+    runner.bad("brokers run", 3, "broker.toml: brokers.bound_us must be at least 1")
     file("north0.keys", more='profile = "paper"\n')
-    desk.bad("brokers run", 3, 'o.signed is of the profile "hardened"', 'say profile = "hardened"')
+    runner.bad("brokers run", 3, 'o.signed is of the profile "hardened"', 'say profile = "hardened"')
     file("north0.keys", more='[brokers]\nstrategy = "two"\n')
-    desk.bad("brokers run", 3, "broker.toml: brokers.strategy: 'two' is none of ")
+    runner.bad("brokers run", 3, "broker.toml: brokers.strategy: 'two' is none of ")
     file("north0.keys", more='mode = "brokers"\n')
-    desk.bad("brokers run", 3, "a file with a mode is a member's, which `veilcast node run` runs")
+    runner.bad("brokers run", 3, "a file with a mode is a member's, which `veilcast node run` runs")
     file("north0.keys")
-    desk.bad("node run -c broker.toml", 3, "this is a broker's file, which `veilcast brokers run` runs")
-    desk.bad("brokers init --keyring operator.key", 7, "or it is another kind of file")
+    runner.bad("node run -c broker.toml", 3, "this is a broker's file, which `veilcast brokers run` runs")
+    runner.bad("brokers init --keyring operator.key", 7, "or it is another kind of file")
     sign = "brokers overlay sign overlay.toml --key north0.keys --out o.signed"
-    desk.bad(sign, 7, "north0.keys: ", "or it is another kind of file")
-    desk.bad("brokers status", 14, "is it running?")
-    desk.bad("brokers order o.signed", 14, "is it running?")
+    runner.bad(sign, 7, "north0.keys: ", "or it is another kind of file")
+    runner.bad("brokers status", 14, "is it running?")
+    runner.bad("brokers order o.signed", 14, "is it running?")
 
 
-def test_a_file_that_is_not_there_is_named_before_a_passphrase_is_asked_for(desk: Desk) -> None:
-    desk.bad("brokers init --keyring none.keys", 4, "cannot read none.keys")
-    desk.bad("brokers overlay sign overlay.toml --key none.key --out o.signed", 4, "cannot read none.key")
+def test_a_file_that_is_not_there_is_named_before_a_passphrase_is_asked_for(runner: CommandRunner) -> None:
+    runner.bad("brokers init --keyring none.keys", 4, "cannot read none.keys")
+    runner.bad("brokers overlay sign overlay.toml --key none.key --out o.signed", 4, "cannot read none.key")
 
 
-def test_a_new_file_for_a_member_is_one_that_can_be_read_and_lacks_nothing(desk: Desk) -> None:
-    operator = desk.good("brokers overlay init operator.key")["operator"]
+def test_a_new_file_for_a_member_is_one_that_can_be_read_and_lacks_nothing(runner: CommandRunner) -> None:
+    operator = runner.good("brokers overlay init operator.key")["operator"]
     new = "node new --keyring max.keys --overlay o.signed --edge north"
-    text = desk.good(f"{new} --operator {operator}")["node.toml"]
-    assert [way.edge for way in parse_config(text.encode(), desk.home / "node.toml").settings.ways] == ["north"]
+    text = runner.good(f"{new} --operator {operator}")["node.toml"]
+    assert [way.edge for way in parse_config(text.encode(), runner.home / "node.toml").settings.ways] == ["north"]
     other = f"--overlay p.signed --operator {operator} --edge west"
-    text = desk.good(f"{new} --operator {operator} {other}")["node.toml"]
-    ways = parse_config(text.encode(), desk.home / "node.toml").settings.ways
+    text = runner.good(f"{new} --operator {operator} {other}")["node.toml"]
+    ways = parse_config(text.encode(), runner.home / "node.toml").settings.ways
     assert [(Path(way.overlay).name, way.edge) for way in ways] == [("o.signed", "north"), ("p.signed", "west")]
-    printed = desk.good(f"{new} --operator", f'operator = "{operator}"')["node.toml"]
-    assert printed == desk.good(f"{new} --operator {operator}")["node.toml"]
-    desk.bad(new, 3, "--overlay, --operator and --edge are all needed")
-    desk.bad(f"{new} --operator {operator} --edge west", 3, "each once for each path")
-    desk.bad(f"{new} --operator nonsense", 3, "brokers.operator: not the line")
+    printed = runner.good(f"{new} --operator", f'operator = "{operator}"')["node.toml"]
+    assert printed == runner.good(f"{new} --operator {operator}")["node.toml"]
+    runner.bad(new, 3, "--overlay, --operator and --edge are all needed")
+    runner.bad(f"{new} --operator {operator} --edge west", 3, "each once for each path")
+    runner.bad(f"{new} --operator nonsense", 3, "brokers.operator: not the line")
 
 
 UP = """
@@ -253,25 +253,25 @@ role = "publisher"
     ],
 )
 def test_a_whole_overlay_is_refused_with_the_reason_and_leaves_nothing(
-    old: str, new: str, reason: str, desk: Desk
+    old: str, new: str, reason: str, runner: CommandRunner
 ) -> None:
     assert old in UP
-    (desk.home / "up.toml").write_text(UP.replace(old, new, 1))
-    desk.bad("brokers overlay up up.toml", 3, "up.toml: ", reason)
-    assert [path.name for path in desk.home.iterdir()] == ["up.toml"]
+    (runner.home / "up.toml").write_text(UP.replace(old, new, 1))
+    runner.bad("brokers overlay up up.toml", 3, "up.toml: ", reason)
+    assert [path.name for path in runner.home.iterdir()] == ["up.toml"]
 
 
-def test_more_members_than_loopback_has_addresses_are_refused(desk: Desk) -> None:
-    desk.bad("net up 245 --mode brokers", 3, "3 to 241 nodes")
+def test_more_members_than_loopback_has_addresses_are_refused(runner: CommandRunner) -> None:
+    runner.bad("net up 245 --mode brokers", 3, "3 to 241 nodes")
 
 
-def test_more_brokers_than_loopback_has_addresses_are_refused_by_their_number(desk: Desk) -> None:
+def test_more_brokers_than_loopback_has_addresses_are_refused_by_their_number(runner: CommandRunner) -> None:
     names = [f"n{number}" for number in range(17)]
     links = ", ".join(f'["{one}", "{other}"]' for one, other in pairwise(names))
     nodes = "".join(f'[[nodes]]\nname = "{name}"\nreplicas = 15\n' for name in names)
     member = '[[members]]\nedge = "n0"\nrole = "publisher"\n'
-    (desk.home / "up.toml").write_text(f"links = [{links}]\n{nodes}{member}")
-    desk.bad("brokers overlay up up.toml", 3, "255 brokers are too many for one machine", "take fewer")
+    (runner.home / "up.toml").write_text(f"links = [{links}]\n{nodes}{member}")
+    runner.bad("brokers overlay up up.toml", 3, "255 brokers are too many for one machine", "take fewer")
 
 
 def facts(node: str, index: int, *marks: tuple[str, int], proof: bool = True) -> dict[str, Any]:
@@ -280,24 +280,24 @@ def facts(node: str, index: int, *marks: tuple[str, int], proof: bool = True) ->
 
 
 @pytest.fixture
-def planned(desk: Desk) -> Desk:
+def planned(runner: CommandRunner) -> CommandRunner:
     """Two virtual nodes of three; a's third replica was caught by two of b, and one of b slanders a's first."""
-    operator = desk.good("brokers overlay init operator.key")["operator"]
-    desk.described(3, '[["a","b"]]', ("a", "b"))
-    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    operator = runner.good("brokers overlay init operator.key")["operator"]
+    runner.described(3, '[["a","b"]]', ("a", "b"))
+    runner.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
     told = {f"{node}{at}": facts(node, at) for node in "ab" for at in (1, 2, 3)}
     told["b1"], told["b2"] = facts("b", 1, ("a", 3)), facts("b", 2, ("a", 3))
     told["b3"] = facts("b", 3, ("a", 1), ("a", 2))
-    (desk.home / "facts.json").write_text(json.dumps({"brokers": {**told, "c1": None}}))
-    (desk.home / "operator").write_text(operator)
-    return desk
+    (runner.home / "facts.json").write_text(json.dumps({"brokers": {**told, "c1": None}}))
+    (runner.home / "operator").write_text(operator)
+    return runner
 
 
-def plan(desk: Desk, more: str = "", files: str = "facts.json") -> str:
-    return f"brokers plan {files} --overlay o.signed --operator {(desk.home / 'operator').read_text()} {more}"
+def plan(runner: CommandRunner, more: str = "", files: str = "facts.json") -> str:
+    return f"brokers plan {files} --overlay o.signed --operator {(runner.home / 'operator').read_text()} {more}"
 
 
-def test_a_plan_uses_facts_that_more_replicas_report_than_may_lie(planned: Desk) -> None:
+def test_a_plan_uses_facts_that_more_replicas_report_than_may_lie(planned: CommandRunner) -> None:
     made = planned.good(plan(planned, "--spare 3"))
     assert made["liars"] == ["replica 3 of a"]
     assert {row["node"]: row["planned"] for row in made["nodes"]} == {"a": 5, "b": 3}
@@ -310,7 +310,7 @@ def test_a_plan_uses_facts_that_more_replicas_report_than_may_lie(planned: Desk)
     assert lines[-1].startswith("to carry it out, change overlay.toml")
 
 
-def test_facts_of_brokers_whose_files_have_one_name_are_all_heard(planned: Desk) -> None:
+def test_facts_of_brokers_whose_files_have_one_name_are_all_heard(planned: CommandRunner) -> None:
     told, whole = json.loads((planned.home / "facts.json").read_text())["brokers"], planned.good(plan(planned))
     for name in told:
         (planned.home / f"{name}.json").write_text(json.dumps({"brokers": {"broker.toml": told[name]}}))
@@ -318,36 +318,38 @@ def test_facts_of_brokers_whose_files_have_one_name_are_all_heard(planned: Desk)
     assert whole["liars"] == ["replica 3 of a"]
 
 
-def test_facts_in_the_name_of_another_replica_are_refused(planned: Desk) -> None:
+def test_facts_in_the_name_of_another_replica_are_refused(planned: CommandRunner) -> None:
     (planned.home / "forged.json").write_text(json.dumps({"brokers": {"broker.toml": facts("b", 2, ("a", 1))}}))
     planned.bad(plan(planned, files="facts.json forged.json"), 3, "2 brokers say that they are replica 2 of b")
 
 
-def test_a_plan_says_that_there_is_nothing_to_do_only_if_there_is_nothing(planned: Desk) -> None:
+def test_a_plan_says_that_there_is_nothing_to_do_only_if_there_is_nothing(planned: CommandRunner) -> None:
     told = {f"{node}{at}": facts(node, at) for node in "ab" for at in (1, 2, 3)}
     (planned.home / "facts.json").write_text(json.dumps({"brokers": told}))
     assert planned.run(plan(planned))[1].splitlines()[-1] == "  nothing to do: all stands as planned"
     assert "nothing to do" not in planned.run(plan(planned, "--spare 2"))[1]
 
 
-def test_the_singular_has_no_s(desk: Desk) -> None:
+def test_the_singular_has_no_s(runner: CommandRunner) -> None:
     assert [pluralize(number, "process") for number in (0, 1, 2)] == ["0 processes", "1 process", "2 processes"]
-    operator = desk.good("brokers overlay init operator.key")["operator"]
-    desk.described(3)
-    desk.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    operator = runner.good("brokers overlay init operator.key")["operator"]
+    runner.described(3)
+    runner.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
     told = {f"north{at}": facts("north", at) for at in (1, 2, 3)}
-    (desk.home / "facts.json").write_text(json.dumps({"brokers": told}))
-    (desk.home / "operator").write_text(operator)
-    first = desk.run(plan(desk, "--spare 1"))[1].splitlines()[0]
+    (runner.home / "facts.json").write_text(json.dumps({"brokers": told}))
+    (runner.home / "operator").write_text(operator)
+    first = runner.run(plan(runner, "--spare 1"))[1].splitlines()[0]
     assert first == "1 virtual node, 1 replica to spare after the plan"
 
 
-def test_a_plan_for_more_replicas_than_there_are_is_refused_with_the_reason(planned: Desk) -> None:
+def test_a_plan_for_more_replicas_than_there_are_is_refused_with_the_reason(planned: CommandRunner) -> None:
     planned.bad(plan(planned, "--replicas 4"), 3, "asks for 4 replicas besides those that nodes keep, and there are 0")
     planned.bad(plan(planned, "--spare 3 --replicas 3"), 3, "asks for 3 replicas", "and there are 2")
 
 
-def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_refuses_even_nodes(planned: Desk) -> None:
+def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_refuses_even_nodes(
+    planned: CommandRunner,
+) -> None:
     planned.bad(plan(planned, "--way phases"), 3, "of the plan has ", "`pairs` for both profiles")
     described = planned.home / "overlay.toml"
     described.write_text('profile = "paper"\n' + described.read_text())
@@ -359,18 +361,18 @@ def test_the_papers_plans_say_which_paths_they_leave_unprotected_and_hardened_re
     assert made["unprotected"] == ["a - b"]
 
 
-def test_facts_of_another_overlay_version_are_refused(planned: Desk) -> None:
+def test_facts_of_another_overlay_version_are_refused(planned: CommandRunner) -> None:
     planned.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
     planned.bad(plan(planned), 3, "facts.json was told under version 1 of the overlay, and o.signed is version 2")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"brokers": 3}', '{"brokers": {"a": {"node": "a"}}}'])
-def test_facts_that_are_no_broker_output_are_refused(text: str, planned: Desk) -> None:
+def test_facts_that_are_no_broker_output_are_refused(text: str, planned: CommandRunner) -> None:
     (planned.home / "facts.json").write_text(text)
     planned.bad(plan(planned), 3, "facts.json is not what `veilcast brokers status --json` printed")
 
 
-def test_a_plan_needs_to_know_of_whom(planned: Desk) -> None:
+def test_a_plan_needs_to_know_of_whom(planned: CommandRunner) -> None:
     planned.bad("brokers plan", 3, "name --dir, for an overlay on this machine, or files of FACTS")
     planned.bad("brokers plan facts.json", 3, "with FACTS, --overlay and --operator are needed")
     planned.bad(plan(planned, "--apply"), 3, "--apply goes with --dir")

@@ -1,4 +1,4 @@
-"""Bulletins in a directory: those that come while a process runs count, and those that do not hold harm nobody."""
+"""Bulletins in a directory: those that arrive while a process runs count, and invalid ones do no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a node's file to its parts: what is wrong with keyring or bulletins is told, and what is right is used."""
+"""From a node's file to its parts: errors in keyring or bulletins are reported, and valid ones are used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR_US = 3_600_000_000
 SECRET = Secret(b"correct horse")
 
 
-class Office:
+class NodeFiles:
     """An authority with two members, and a directory with the node of one."""
 
     def __init__(self, directory: Path, first: int = 0, epochs: int = 3) -> None:
@@ -51,7 +51,7 @@ class Office:
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[RevokedKeys]:
-    """Whom the links were told not to let in."""
+    """Return the revoked keys that the links received."""
     seen: list[RevokedKeys] = []
 
     def links(*arguments: Any, revoked: RevokedKeys) -> LinkMachine:
@@ -63,25 +63,25 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[RevokedKeys]:
 
 
 def test_a_revoked_member_gets_no_link(tmp_path: Path, given: list[RevokedKeys]) -> None:
-    office = Office(tmp_path)
-    _composed(office)
-    _check(given[0], office.mallory, office.now)
+    files = NodeFiles(tmp_path)
+    _composed(files)
+    _check(given[0], files.mallory, files.now)
     (tmp_path / "bulletins").mkdir()
-    (tmp_path / "bulletins" / "000001.bulletin").write_bytes(office.revoke_mallory())
-    _composed(office)
+    (tmp_path / "bulletins" / "000001.bulletin").write_bytes(files.revoke_mallory())
+    _composed(files)
     with pytest.raises(ForgedError):
-        _check(given[1], office.mallory, office.now)
+        _check(given[1], files.mallory, files.now)
 
 
 def test_a_bulletin_that_does_not_hold_is_named(tmp_path: Path) -> None:
-    office = Office(tmp_path)
+    files = NodeFiles(tmp_path)
     place = tmp_path / "bulletins" / "000001.bulletin"
     place.parent.mkdir()
     (tmp_path / "other").mkdir()
-    for wrong in (b"not a bulletin", Office(tmp_path / "other").revoke_mallory()):
+    for wrong in (b"not a bulletin", NodeFiles(tmp_path / "other").revoke_mallory()):
         place.write_bytes(wrong)
         with pytest.raises(ConfigError, match=r"^bulletins: .*000001\.bulletin is not of this keyring's authority"):
-            _composed(office)
+            _composed(files)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_a_bulletin_that_does_not_hold_is_named(tmp_path: Path) -> None:
 )
 def test_a_keyring_that_is_over_or_to_come_is_reported_by_date(first: int, told: str, tmp_path: Path) -> None:
     with pytest.raises(ExpiredError, match=told):
-        _composed(Office(tmp_path, first))
+        _composed(NodeFiles(tmp_path, first))
 
 
-def _composed(office: Office) -> None:
-    with compose.compose(office.config, SECRET):
+def _composed(files: NodeFiles) -> None:
+    with compose.compose(files.config, SECRET):
         pass
 
 

@@ -24,7 +24,7 @@ from veilcast.node import config as node_config
 from veilcast.node.relay import RelaySettings, load_proxy
 
 
-class Still:
+class IdleDriver:
     """A driver that drives nothing."""
 
     def now(self) -> int:
@@ -57,7 +57,7 @@ def test_hosts_show_numbers_that_are_declared_and_nothing_else(relay: Path) -> N
     shown = dict[str, Mapping[str, float]]()
     for name in HOSTS:
         with compose_host(relay, name) as station:
-            shown[name] = station.make_service(Still()).numbers()  # type: ignore[arg-type]
+            shown[name] = station.make_service(IdleDriver()).numbers()  # type: ignore[arg-type]
             assert render(shown[name])
     assert shown["server"]["relay_held"] == shown["proxy"]["relay_members"] == 0
 

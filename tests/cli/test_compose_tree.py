@@ -22,7 +22,7 @@ from veilcast.node import config as node_config
 from veilcast.node.tree import TreeSettings, load_directory
 
 
-class Still:
+class IdleDriver:
     """A driver that drives nothing."""
 
     def touch(self) -> None: ...
@@ -59,7 +59,7 @@ def test_the_directory_and_the_members_can_read_the_written_files(tor: bool, dis
 def test_a_directory_shows_numbers_that_are_declared_and_is_one_processs_at_a_time(disk: Path) -> None:
     lay_out(disk, tor=False)
     with tree.compose_host(disk, None) as station:
-        shown = station.make_service(Still()).numbers()  # type: ignore[arg-type]
+        shown = station.make_service(IdleDriver()).numbers()  # type: ignore[arg-type]
         assert render(shown)
         assert shown["tree_listed"] == 0
         with pytest.raises(StorageError, match="in use"), tree.compose_host(disk, None):

@@ -29,14 +29,14 @@ from veilcast.observe import CellRow
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """With a short name: those of sockets must not be long."""
+    """A directory with a short name, because socket paths are limited."""
     with tempfile.TemporaryDirectory(prefix="vc-") as name:
         yield Path(name)
 
 
 COMMAND = (sys.executable, "-m", "veilcast.cli.main", "demo")
 DOOR = (str(Path(__file__).parents[2] / "run"), "demo")
-"""As the README has it."""
+"""The command of the README."""
 
 
 def start(home: Path, *options: str, command: tuple[str, ...] = COMMAND) -> subprocess.Popen[str]:

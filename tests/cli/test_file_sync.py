@@ -1,4 +1,4 @@
-"""A disk that is full does not end a broker or a member: it is told once, and tried again until it works."""
+"""A full disk does not end a broker or a member: it is logged once, and the write is repeated until it succeeds."""
 
 from __future__ import annotations
 

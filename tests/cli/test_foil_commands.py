@@ -1,4 +1,4 @@
-"""`veilcast foil ...` without a broker: what a broker would see, and one line for what cannot work."""
+"""`veilcast foil ...` without a broker: the broker's view, and one line for each error."""
 
 from __future__ import annotations
 

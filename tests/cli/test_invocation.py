@@ -1,4 +1,4 @@
-"""What output tells a person to type next is the command as the person typed it."""
+"""Suggested commands begin with the program's name as the person typed it."""
 
 from __future__ import annotations
 

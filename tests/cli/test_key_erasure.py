@@ -27,7 +27,7 @@ LATE_US = (NOW + 12) * HOUR_US + PAST_US
 """A time at which the first eleven epochs of the grants have been over for long enough."""
 
 
-class Standing(SystemClock):
+class FixedClock(SystemClock):
     def __init__(self, now: int) -> None:
         self._now = now
 
@@ -37,7 +37,7 @@ class Standing(SystemClock):
 
 def erasure(path: Path, now: int = LATE_US) -> tuple[KeyErasure, Keyring]:
     keyring, own = open_secret(path, Keyring, PASSPHRASE)
-    return KeyErasure(path, keyring, own, Standing(now)), keyring
+    return KeyErasure(path, keyring, own, FixedClock(now)), keyring
 
 
 def stored(tmp_path: Path, keyring: Keyring) -> Path:

@@ -1,4 +1,4 @@
-"""`veilcast lab`: what is asked for is checked before anything is started, and whatever goes wrong is one line."""
+"""`veilcast lab`: arguments are checked before anything starts, and every error takes one line."""
 
 from __future__ import annotations
 
@@ -194,12 +194,12 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(sweep, "run_sweep", lambda *_, **__: result)
         monkeypatch.setattr(sweep, "check_sweep", lambda *_, **__: None)
         monkeypatch.setattr("veilcast.lab.spark.session", lambda _: contextlib.nullcontext())
-        monkeypatch.setattr("veilcast.lab.spark.Progress", lambda *_, **__: contextlib.nullcontext(Silent()))
+        monkeypatch.setattr("veilcast.lab.spark.Progress", lambda *_, **__: contextlib.nullcontext(SilentBar()))
 
     return plant
 
 
-class Silent:
+class SilentBar:
     """A bar that is not drawn."""
 
     def say(self, say: Callable[[str], object], lines: list[str]) -> None:

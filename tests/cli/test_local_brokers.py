@@ -1,5 +1,5 @@
-"""An overlay on one machine as it is laid out: files that can be read, brokers that know one another, and no trace of
-it when it is taken away."""
+"""An overlay on one computer: its files can be read, its brokers know one another, and nothing is left after its
+removal."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_the_overlay_is_locked_while_a_plan_is_made_and_carried_out(
     assert asked == [home]
 
 
-class Told:
-    """What brokers answer, as a test has it: nobody runs, and handing out an order changes nothing."""
+class ScriptedBrokers:
+    """The answers of brokers, as a test sets them: no broker runs, and handing out an overlay changes nothing."""
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home, self.facts = home, dict.fromkeys(PLAN.hosts)
@@ -120,12 +120,12 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
-    return Told(tmp_path / "net", monkeypatch)
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedBrokers:
+    return ScriptedBrokers(tmp_path / "net", monkeypatch)
 
 
 def test_a_plan_lists_silent_replicas_and_nodes_without_a_majority(
-    told: Told, capsys: pytest.CaptureFixture[str]
+    told: ScriptedBrokers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told.up(1, "a-1", "b-1", "b-2", "b-3", "b-4")
     assert told.plan() == 0
@@ -152,7 +152,9 @@ def test_a_repository_without_a_majority_is_named_as_it_is() -> None:
     assert find_silent(overlay, {replica.key for replica in replicas}) == []
 
 
-def test_nothing_is_signed_that_too_few_could_carry_out(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_signed_that_too_few_could_carry_out(
+    told: ScriptedBrokers, capsys: pytest.CaptureFixture[str]
+) -> None:
     told.up(1, "a-1", "b-1", "b-2", "b-3")
     assert told.plan("--apply") == 14
     (line,) = capsys.readouterr().err.splitlines()
@@ -162,7 +164,7 @@ def test_nothing_is_signed_that_too_few_could_carry_out(told: Told, capsys: pyte
 
 
 def test_a_step_that_brokers_do_not_take_ends_in_time_and_the_next_call_carries_it_out(
-    told: Told, capsys: pytest.CaptureFixture[str]
+    told: ScriptedBrokers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = [host for host in PLAN.hosts if host not in PLAN.spare_hosts]
     told.up(1, *running)
@@ -181,7 +183,7 @@ def test_a_step_that_brokers_do_not_take_ends_in_time_and_the_next_call_carries_
     )
 
 
-def test_a_replica_proven_to_lie_is_never_spare_and_never_cleared(told: Told) -> None:
+def test_a_replica_proven_to_lie_is_never_spare_and_never_cleared(told: ScriptedBrokers) -> None:
     running = [host for host in PLAN.hosts if host not in PLAN.spare_hosts]
     told.up(1, *running)
     for host in ("b-1", "b-2", "b-3"):

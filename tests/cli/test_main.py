@@ -1,4 +1,4 @@
-"""The entry point: what happens before any command runs."""
+"""The entry point: everything before a command runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A command loads what it uses and nothing else: the rooms and the libraries of each kind of command, in one table.
+"""A command loads the rooms and libraries that it uses and no others: all kinds of commands, in one table.
 
-A fresh interpreter forks for each row and runs its command lines. A command ends by itself, or at the first line that
-it says (`node run` says where it listens). The fork tells which modules it has. Modules are counted and not seconds,
-so the test does not depend on how fast the machine is; `benchmarks/start.py` measures the seconds.
+A fresh interpreter forks for each row and runs its command lines. A command ends by itself, or at its first line of
+output (`node run` prints its address). The fork reports its modules. The test counts modules and not seconds, so it
+does not depend on the speed of the computer; `benchmarks/start.py` measures the seconds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WATCHED = (
 
 
 class Loaded(NamedTuple):
-    """What a command has loaded when it ends: rooms of veilcast, libraries of others, and which of `WATCHED`."""
+    """The modules that a command has loaded when it ends: rooms of veilcast, libraries, and those of `WATCHED`."""
 
     rooms: str
     libraries: str = ""
@@ -153,7 +153,7 @@ def lay_out_networks(home: Path) -> None:
             network.lay_out(home / mode, plan, Context(), Random(number))
 
 
-class Giving(MemoryNode):
+class GenerousNode(MemoryNode):
     """Has a note for every subscription at once."""
 
     async def subscribe(self, interest: Conjunction, *, keep: bool) -> int:
@@ -168,7 +168,7 @@ def running_node(home: Path) -> Iterator[None]:
     up, ended = threading.Event(), asyncio.Event()
 
     async def serve() -> None:
-        async with serve_control(home, Giving()):
+        async with serve_control(home, GenerousNode()):
             up.set()
             await ended.wait()
 

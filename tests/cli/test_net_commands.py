@@ -1,4 +1,4 @@
-"""A network on this machine: real nodes in real processes, on loopback."""
+"""A network on this computer: real nodes in real processes, on loopback."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def network(capsys: pytest.CaptureFixture[str], directory: Path, *options: str) 
 
 
 def lives(pid: int) -> bool:
-    """Whether there is such a process, one that has ended and is only not asked for yet set aside."""
+    """Return True if the process exists, not counting one that has ended and was not waited for yet."""
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
     try:
@@ -155,7 +155,7 @@ def test_every_node_has_a_name_by_its_role_that_is_the_same_in_every_network(tmp
 def test_a_network_with_a_part_that_runs_by_hand_keeps_its_files(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What runs there does not answer at a control socket; a node that does is stopped."""
+    """The process does not answer at a control socket; a node that does is stopped."""
     monkeypatch.setattr("veilcast.cli.net._DOWN_S", 0.0)
     directory = tmp_path / "n"
     plan = NetworkPlan(nodes=3, mode="relay", subscribers=1, epoch_us=HOUR_US, life_us=HOUR_US)
@@ -178,7 +178,7 @@ def test_only_the_workers_that_have_died_are_started_again(
     localnet.lay_out(tmp_path, SMALL, Context(), Random(1))
     started: list[list[int]] = []
 
-    class Crew(crew.WorkerGroup):
+    class RecordedWorkers(crew.WorkerGroup):
         def __init__(self, directory: Path, workers: int, *, lifeline: bool, numbers: list[int]) -> None:
             started.append(numbers)
             super().__init__(directory, workers, lifeline=lifeline, numbers=[])
@@ -186,7 +186,7 @@ def test_only_the_workers_that_have_died_are_started_again(
     async def linked(*_: Any) -> None:
         return None
 
-    monkeypatch.setattr("veilcast.cli.net.WorkerGroup", Crew)
+    monkeypatch.setattr("veilcast.cli.net.WorkerGroup", RecordedWorkers)
     monkeypatch.setattr("veilcast.cli.net._begin", linked)
     held = crew.register_worker(tmp_path, 1)
     try:

@@ -1,4 +1,4 @@
-"""`net status` and `brokers status`: what a network on this machine has besides its members, and what follows."""
+"""`net status` and `brokers status`: the hosts of a local network, and what their state means."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Home:
         return self.start(sys.executable, "-m", "veilcast.cli.main", *arguments, **options)
 
     def run(self, *arguments: str, given: bytes = b"") -> tuple[int, str, str]:
-        """Here, without a process: what the command gives back and prints."""
+        """Run a command without a process; returns its exit code and output."""
         code = main(list(arguments), Context(read_input=lambda: given))
         out, err = self.capsys.readouterr()
         return code, out, err

@@ -21,7 +21,7 @@ sys.stderr.write(f"{code} {resource.getrlimit(resource.RLIMIT_CORE)} {dumpable}\
 
 
 def after(*arguments: str) -> str:
-    """What the process says of itself once the command has ended."""
+    """Return the process's own report after the command has ended."""
     child = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""`veilcast relay ...`: keys are made once and told right, and what is wrong is told in one line with its exit code."""
+"""`veilcast relay ...`: keys are made once and printed correctly, and errors take one line with their exit code."""
 
 from __future__ import annotations
 

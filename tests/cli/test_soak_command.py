@@ -1,4 +1,4 @@
-"""`veilcast sim soak`: parallel or not it says the same, and it stops at the first seed that fails."""
+"""`veilcast sim soak`: the result is the same for any number of jobs, and the first failing seed ends it."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ def flood() -> FloodNode:
     return machine
 
 
-class Rows(list[CellRow]):
-    """A table in memory; `fails` is a disk that does."""
+class CellRows(list[CellRow]):
+    """A table in memory; `fails` simulates a failing disk."""
 
     fails = False
 
@@ -64,7 +64,7 @@ def test_only_the_owner_can_read_the_file_of_a_tap(tmp_path: Path) -> None:
 def test_a_tapped_machine_behaves_as_without_a_tap() -> None:
     rng = random.Random(1)
     bare = flood()
-    tapped_one = WireTap(flood(), Rows(), ME, run="r", epoch_us=10)
+    tapped_one = WireTap(flood(), CellRows(), ME, run="r", epoch_us=10)
     for now in range(50):
         data = rng.randbytes(ID_SIZE) + b"x" if rng.random() < 0.8 else b"bad"
         results = []
@@ -76,11 +76,11 @@ def test_a_tapped_machine_behaves_as_without_a_tap() -> None:
 
 
 def test_a_full_tap_and_a_failing_disk_end_the_record_and_not_the_node() -> None:
-    full = Rows()
+    full = CellRows()
     tap = WireTap(flood(), full, ME, run="r", epoch_us=10, rows_max=1)
-    assert drive(tap) == drive(WireTap(flood(), Rows(), ME, run="r", epoch_us=10))
+    assert drive(tap) == drive(WireTap(flood(), CellRows(), ME, run="r", epoch_us=10))
     assert len(full) == 1
-    broken = Rows()
+    broken = CellRows()
     broken.fails = True
     tap = WireTap(flood(), broken, ME, run="r", epoch_us=10)
     assert drive(tap)
@@ -110,14 +110,14 @@ def test_the_tap_is_off_unless_asked_for_and_warns_loudly(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("limit", [1, 100])
 def test_a_tap_records_only_frames_that_the_driver_takes(limit: int) -> None:
-    rows = Rows()
+    rows = CellRows()
     machine = flood()
     machine.publish(bytes(ID_SIZE), b"text")
     tap = WireTap(machine, rows, ME, run="r", epoch_us=10)
     assert len(tap.frames_to_send(5, limit)) == len(rows) == min(limit, 2)
 
 
-class Noticing:
+class NoticedMachine:
     """A machine with peers that come and go."""
 
     def __init__(self) -> None:
@@ -131,8 +131,8 @@ class Noticing:
 
 
 def test_the_wrapped_machine_receives_peer_notices_if_it_has_the_methods() -> None:
-    inner = Noticing()
-    for tap in (WireTap(machine, Rows(), ME, run="r", epoch_us=10) for machine in (inner, flood())):  # type: ignore[arg-type]
+    inner = NoticedMachine()
+    for tap in (WireTap(machine, CellRows(), ME, run="r", epoch_us=10) for machine in (inner, flood())):  # type: ignore[arg-type]
         tap.peer_up(PEER, 1)
         tap.peer_lost(PEER, 2)
     assert inner.heard == [("up", PEER, 1), ("lost", PEER, 2)]

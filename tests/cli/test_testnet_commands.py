@@ -1,4 +1,4 @@
-"""`veilcast tree testnet ...`: what is there is told, what is ended is gone, and what is wrong takes one line."""
+"""`veilcast tree testnet ...`: living processes are listed, ended processes are gone, and errors take one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(capsys: pytest.CaptureFixture[str], verb: str, *arguments: object) -> tu
 
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[list[TorProcess]]:
-    """Two that run and are in no network, where a network would have them."""
+    """Two Tor processes without a network, in the directories of a network."""
     try:
         find_program()
     except LocalError as error:

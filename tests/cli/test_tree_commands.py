@@ -1,4 +1,4 @@
-"""`veilcast tree directory ...`: what is told is right, and what is wrong is told in one line with its exit code."""
+"""`veilcast tree directory ...`: the printed line is correct, and errors take one line with their exit code."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ from veilcast.topics import Conjunction
 Test = Callable[[Path, MemoryNode, ControlServer], Awaitable[None]]
 
 
-def at_desk(directory: Path, test: Test, clients_max: int = 16) -> MemoryNode:
-    """Run a test with a desk that is served at `directory / "node.toml"`."""
+def with_node(directory: Path, test: Test, clients_max: int = 16) -> MemoryNode:
+    """Run a test with a node in memory that is served at `directory / "node.toml"`."""
 
     async def run() -> MemoryNode:
         desk = MemoryNode()
@@ -61,7 +61,7 @@ def test_a_publication_comes_to_a_subscriber_of_the_same_node(tmp_path: Path) ->
             assert second.publication.body == b"\xff"
             assert desk.acknowledged == [first.id]
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_every_accepted_publication_can_be_delivered(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_every_accepted_publication_can_be_delivered(tmp_path: Path) -> None:
             await me.publish("news", bytes(largest))
             assert len((await anext(notes)).publication.body) == largest
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_note_that_was_not_acknowledged_comes_again_to_the_next_client(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_note_that_was_not_acknowledged_comes_again_to_the_next_client(tmp_pat
             assert (await anext(again)).publication.body == b"two"
         assert desk.interests == {}
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_client_that_is_killed_keeps_its_subscription_and_one_that_leaves_ends_it(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_client_that_is_killed_keeps_its_subscription_and_one_that_leaves_ends
             await me.subscribe("news").start()
         assert desk.interests == {}
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_subscription_whose_client_dies_ends_after_the_grace_period(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_killed_client_receives_the_missed_notes_if_it_returns_in_time(tmp_pat
                 assert not server._ending
             assert desk.interests == {}
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_killed_client_does_not_end_a_subscription_that_another_client_has_or_keeps(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_subscription_that_two_clients_have_ends_with_the_second(tmp_path: Pat
                 await one.subscribe("news").start()
         assert desk.interests == {}
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_subscription_that_one_client_ends_while_another_takes_it_goes_on(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_subscription_that_one_client_ends_while_another_takes_it_goes_on(tmp_
                 go_on.set()
             assert len(desk.interests) == 1
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_client_that_closes_a_kept_subscription_can_take_it_up_again(tmp_path: Path) -> None:
@@ -232,11 +232,11 @@ def test_a_client_that_closes_a_kept_subscription_can_take_it_up_again(tmp_path:
             assert client.subscriptions == {}
         assert len(desk.interests) == 1
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_server_closes_while_the_end_of_a_subscription_never_reaches_the_disk(tmp_path: Path) -> None:
-    """As after a failed write, when nothing is written any more."""
+    """This happens after a failed write, when nothing is written any more."""
 
     async def test() -> None:
         desk, ending = MemoryNode(), asyncio.Event()
@@ -279,7 +279,7 @@ def test_subscriptions_that_dead_clients_left_make_room_for_a_living_one(tmp_pat
                 await alive.subscribe("newest").start()
         assert desk.topics() == ["kept"]
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_errors_of_the_node_are_the_errors_of_the_client(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_errors_of_the_node_are_the_errors_of_the_client(tmp_path: Path) -> None
             assert (await me.peers())[0].up
             await me.stop()
 
-    desk = at_desk(tmp_path, test)
+    desk = with_node(tmp_path, test)
     assert [publication.body for publication in desk.published] == [b"still there"]
 
 
@@ -321,11 +321,11 @@ def test_a_node_that_goes_away_is_an_error_and_nothing_hangs(tmp_path: Path) -> 
             async with connect(config):
                 pass
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_client_that_does_not_read_costs_no_more_than_the_window(tmp_path: Path) -> None:
-    """It gets `WINDOW` notes and then none, however many wait; others are served meanwhile."""
+    """The client receives `WINDOW` notes and then none, however many wait; other clients are served meanwhile."""
 
     async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as slow, connect(config) as quick:
@@ -338,7 +338,7 @@ def test_a_client_that_does_not_read_costs_no_more_than_the_window(tmp_path: Pat
                 await quick.status()
             assert len(following.out) == control_protocol.WINDOW
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_client_that_reads_nothing_fills_one_buffer_and_delays_no_other(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_client_that_reads_nothing_fills_one_buffer_and_delays_no_other(tmp_pa
             await until(lambda: server.clients == 1)
             await quick.status()
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_bytes_that_are_no_message_end_that_client_only(tmp_path: Path, garbage:
             assert server.malformed == 1
             assert (await me.status()).mode == "mesh"
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_a_request_that_the_node_cannot_read_is_refused_by_its_number(
             assert server.malformed == 1
             assert (await me.status()).mode == "mesh"
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 @given(st.binary(max_size=200))
@@ -434,7 +434,7 @@ def test_an_interest_in_nothing_is_refused(tmp_path: Path) -> None:
             with pytest.raises(LocalError, match="1 to 16 constraints"):
                 await me._run(me._session.ask(control_protocol.SubscribeRequest(()), control_protocol.SubscribedAnswer))
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_there_is_an_end_to_clients_and_to_their_subscriptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,7 +453,7 @@ def test_there_is_an_end_to_clients_and_to_their_subscriptions(tmp_path: Path, m
         async with connect(config) as again:
             await again.status()
 
-    at_desk(tmp_path, test, clients_max=3)
+    with_node(tmp_path, test, clients_max=3)
 
 
 # --- the socket itself ----------------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ def test_the_socket_is_for_its_owner_alone_and_goes_with_the_node(tmp_path: Path
         async def test(config: Path, desk: MemoryNode, _: ControlServer) -> None:
             assert stat.S_IMODE((tmp_path / "node.sock").stat().st_mode) == 0o600
 
-        at_desk(tmp_path, test)
+        with_node(tmp_path, test)
         assert os.umask(0) == 0
     finally:
         os.umask(before)
@@ -481,7 +481,7 @@ def test_the_socket_of_a_dead_node_is_replaced(tmp_path: Path) -> None:
         async with connect(config) as me:
             await me.status()
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_living_node_is_not_pushed_aside(tmp_path: Path) -> None:
@@ -493,7 +493,7 @@ def test_a_living_node_is_not_pushed_aside(tmp_path: Path) -> None:
         async with connect(config) as me:
             await me.status()
 
-    at_desk(tmp_path, test)
+    with_node(tmp_path, test)
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class Slots(Protocol):
 
 
 class OldestFirst:
-    """What hosts did before: a planted policy that the simulation must find wanting."""
+    """The earlier policy of hosts, planted so that the simulation must find it insufficient."""
 
     def __init__(self) -> None:
         self._held: dict[Connection, None] = {}
@@ -70,7 +70,7 @@ class OldestFirst:
 
 @dataclass
 class Host:
-    """A host's door in virtual time."""
+    """A host's handshake admission in virtual time."""
 
     slots: Slots
     now: int = 0
@@ -114,7 +114,7 @@ class Flood:
     sources: tuple[Address, ...]
     speaks: bool = False
     holds: int = 0
-    """Connections that speak, besides those at the rate, and that are opened again as soon as they end."""
+    """Speaking connections in addition to those at the rate; each is opened again when it ends."""
 
 
 def kept_out(slots: Slots, flood: Flood, hello_ms: int = 2, newcomers: dict[int, Address] = NEWCOMERS) -> list[int]:

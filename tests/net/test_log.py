@@ -21,7 +21,7 @@ PLANTED = ("news/planted", "192.0.2.99:4000", "deadbeefcafe", "planted plaintext
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Whatever is set up is put back."""
+    """Restore the logging setup afterwards."""
     root = logging.getLogger()
     before = root.handlers[:], root.level, logging.raiseExceptions, sys.excepthook, sys.unraisablehook
     written = io.StringIO()
@@ -30,7 +30,7 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def plant() -> None:
-    """Log everything that must not show, in every way there is."""
+    """Log everything that must not show, in every possible way."""
     logger = logging.getLogger("veilcast.node")
     topic, peer, key, text = PLANTED
     logger.warning("a note on %s from %s with %r: %s", topic, peer, key.encode(), {text: [peer]})

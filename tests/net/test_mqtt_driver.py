@@ -29,12 +29,12 @@ SENT = [encode(PublishPacket("a", bytes([index]) * size, 1), Version.MQTT_5) for
 
 
 class Listener:
-    """Whatever a broker says and hears, as bytes: in a thread of its own, since asyncio leaves sockets behind whose
-    handshake has failed."""
+    """The bytes that a broker sends and receives, in a thread of its own: asyncio leaves sockets open whose handshake
+    failed."""
 
     def __init__(self) -> None:
         self.streams: list[socket.socket] = []
-        """Of those who got through the handshake."""
+        """Streams that completed the handshake."""
         self.port = 0
 
     @property

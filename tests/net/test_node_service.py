@@ -21,7 +21,7 @@ from veilcast.node.member_view import MemberFacts
 from veilcast.topics import Conjunction
 
 
-class Kept(NamedTuple):
+class RecordCounts(NamedTuple):
     unsettled: int
     unread: dict[int, int]
     waiting: dict[int, int | None]
@@ -30,9 +30,9 @@ class Kept(NamedTuple):
     full: int
 
 
-class Books:
-    """A machine that delivers what it publishes once it is stored, its keeper, and a disk in memory: the least that
-    a service can have. Writes wait while `slow` is clear, and fail once `broken` is set."""
+class ScriptedNode:
+    """A machine that delivers its publications once they are stored, with its records and a disk in memory: the least
+    that a service needs. Writes wait while `slow` is clear, and fail once `broken` is set."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -88,8 +88,8 @@ class Books:
     def interests(self) -> dict[int, Conjunction]:
         return dict(self.wanted)
 
-    def status(self) -> Kept:
-        return Kept(len(self.waiting), {1: len(self.inbox)}, self.later, self.overdue, (2, 3), 4)
+    def status(self) -> RecordCounts:
+        return RecordCounts(len(self.waiting), {1: len(self.inbox)}, self.later, self.overdue, (2, 3), 4)
 
     def take(self, event: Event, now: int) -> bool:
         match event:
@@ -144,17 +144,19 @@ class Books:
         return {"swaps_total": 1}
 
 
-def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]], drain_s: float = HANG_S) -> bool:
+def run_service(
+    directory: Path, test: Callable[[ScriptedNode, Path], Awaitable[None]], drain_s: float = HANG_S
+) -> bool:
     async def run() -> bool:
-        books, ready = Books(), asyncio.Event()
+        node, ready = ScriptedNode(), asyncio.Event()
         (directory / "node.toml").write_text('state = "."')
 
         def hire(driver: MachineDriver) -> NodeService:
-            parts: Any = books
+            parts: Any = node
             return NodeService(parts, parts, driver, parts, parts)
 
         service = NodeSetup(
-            machine=books,
+            machine=node,
             make_service=hire,
             make_driver=udp_driver("127.0.0.1:0"),
             control=directory / "control.sock",
@@ -163,20 +165,20 @@ def owned(directory: Path, test: Callable[[Books, Path], Awaitable[None]], drain
         async with asyncio.timeout(HANG_S):
             running = asyncio.create_task(serve(service, lambda _: ready.set()))
             await ready.wait()
-            await test(books, directory / "node.toml")
+            await test(node, directory / "node.toml")
             return await running
 
     return asyncio.run(run())
 
 
 def test_publish_returns_when_it_is_written_and_the_note_comes_and_goes_by_the_disk(tmp_path: Path) -> None:
-    async def test(books: Books, config: Path) -> None:
+    async def test(node: ScriptedNode, config: Path) -> None:
         async with connect(config) as me:
             notes = me.subscribe("news")
             await notes.start()
-            assert books.writes == [[("subscribe", 1)]]
+            assert node.writes == [[("subscribe", 1)]]
             await me.publish("news", "one")
-            assert ("keep", 0) in books.writes[1]
+            assert ("keep", 0) in node.writes[1]
             note = await anext(notes)
             assert note.publication.body == b"one"
             assert (await me.status()).inbox == 1
@@ -186,99 +188,99 @@ def test_publish_returns_when_it_is_written_and_the_note_comes_and_goes_by_the_d
             assert (status.overdue, status.lapsed, status.refused) == (1, 2, 4)
             await me.stop()
 
-    assert owned(tmp_path, test)
+    assert run_service(tmp_path, test)
 
 
 def test_a_subscription_waits_until_its_time_has_come(tmp_path: Path) -> None:
-    async def test(books: Books, config: Path) -> None:
+    async def test(node: ScriptedNode, config: Path) -> None:
         async with connect(config) as me:
             notes = me.subscribe("news")
             assert await notes.waiting() is None
             for until_us, expected in ((1 << 62, (1 << 62,)), (1, None), (None, (None,))):
-                books.later = {1: until_us}
+                node.later = {1: until_us}
                 await me.publish("news")  # Whatever is written lets the owner look again.
                 while await notes.waiting() != expected:
                     await me.status()
             ready = asyncio.ensure_future(notes.ready())
             soon_us = SystemClock().now() + 20_000
-            books.later = {1: soon_us}
+            node.later = {1: soon_us}
             await me.publish("news")
             await ready
             assert SystemClock().now() >= soon_us
             await me.stop()
 
-    assert owned(tmp_path, test)
+    assert run_service(tmp_path, test)
 
 
 def test_the_loop_runs_while_the_disk_is_slow_and_gathered_changes_are_one_write(tmp_path: Path) -> None:
-    async def test(books: Books, config: Path) -> None:
+    async def test(node: ScriptedNode, config: Path) -> None:
         async with connect(config) as me, connect(config) as other, connect(config) as third:
-            books.slow.clear()
+            node.slow.clear()
             first = asyncio.create_task(me.publish("news", "one"))
-            await until(lambda: books.safe)
+            await until(lambda: node.safe)
             rest = [asyncio.create_task(client.publish("news", "more")) for client in (other, third)]
             async with connect(config) as watcher:
                 while (await watcher.status()).outbox < 3:
                     pass
             assert not first.done()
-            assert books.writes == []
-            books.slow.set()
+            assert node.writes == []
+            node.slow.set()
             await asyncio.gather(first, *rest)
-            kept = [[what for kind, what in write if kind == "keep"] for write in books.writes]
+            kept = [[what for kind, what in write if kind == "keep"] for write in node.writes]
             assert [what for write in kept for what in write] == [0, 1, 2]
             assert [1, 2] in kept
             await me.stop()
 
-    assert owned(tmp_path, test)
+    assert run_service(tmp_path, test)
 
 
 def test_an_overdue_publication_has_no_estimate(tmp_path: Path) -> None:
-    """A peer that never confirms would be about to confirm for ever."""
+    """Otherwise a peer that never confirms would seem about to confirm for ever."""
 
-    async def test(books: Books, config: Path) -> None:
+    async def test(node: ScriptedNode, config: Path) -> None:
         async with connect(config) as me:
             assert (await me.status()).delay == Delay("a root is to confirm it")
-            books.overdue = ()
+            node.overdue = ()
             assert (await me.status()).delay == Delay("a root is to confirm it", 7)
             await me.stop()
 
-    assert owned(tmp_path, test)
+    assert run_service(tmp_path, test)
 
 
 def test_a_failed_write_ends_the_node_and_confirms_nothing(tmp_path: Path) -> None:
-    async def test(books: Books, config: Path) -> None:
-        books.broken = True
+    async def test(node: ScriptedNode, config: Path) -> None:
+        node.broken = True
         async with connect(config) as me:
             with pytest.raises(LocalError, match="gone away, and its log says why; start it again"):
                 await me.publish("news", "lost")
 
     with pytest.raises(StorageError, match="disk is full"):
-        owned(tmp_path, test)
+        run_service(tmp_path, test)
     assert not (tmp_path / "control.sock").exists()
 
 
 def test_a_failed_write_while_the_node_stops_is_raised(tmp_path: Path) -> None:
-    async def test(books: Books, config: Path) -> None:
-        books.todo.append(("keep", 0))
-        books.broken = True
+    async def test(node: ScriptedNode, config: Path) -> None:
+        node.todo.append(("keep", 0))
+        node.broken = True
         async with connect(config) as me:
             await me.stop()
 
     with pytest.raises(StorageError, match="disk is full"):
-        owned(tmp_path, test)
+        run_service(tmp_path, test)
 
 
 def test_a_stopping_node_accepts_no_more_and_waits_for_unsettled_publications(tmp_path: Path) -> None:
-    async def test(books: Books, config: Path) -> None:
-        books.waiting[99] = Publication((Label("news").pair,))
+    async def test(node: ScriptedNode, config: Path) -> None:
+        node.waiting[99] = Publication((Label("news").pair,))
         async with connect(config) as me:
             await me.stop()
             while not (await me.status()).draining:
                 pass
             with pytest.raises(LocalError, match="takes no more"):
                 await me.publish("news", "late")
-            del books.waiting[99]
+            del node.waiting[99]
             # Whatever is written next lets the owner look again.
             await me.subscribe("news", keep=True).start()
 
-    assert owned(tmp_path, test)
+    assert run_service(tmp_path, test)

@@ -47,8 +47,8 @@ def call(driver: OnionDriver, machine: ScriptedMachine, purpose: str, place: str
     return peer
 
 
-class Socks:
-    """Listens as Tor does, notes what it was asked for, and connects to a driver's doorway."""
+class SocksPort:
+    """Listens as Tor does, records the requests, and connects to a driver's doorway."""
 
     def __init__(self, target: Address | None) -> None:
         self.target = target
@@ -122,7 +122,7 @@ def test_every_call_through_tor_has_its_purpose_and_a_fresh_password() -> None:
     async def test() -> None:
         here, there = ScriptedMachine(), ScriptedMachine()
         async with running(here, door=True) as host:
-            socks = Socks(host.addresses[0])
+            socks = SocksPort(host.addresses[0])
             async with socks as reach, running(there, reach) as caller:
                 peer = call(caller, there, "hop", f"{HOST}:80")
                 call(caller, there, "probe-7", f"{HOST}:80")
@@ -142,7 +142,11 @@ def test_records_pass_both_ways_through_a_socks_port() -> None:
     async def test() -> None:
         here, there = ScriptedMachine(), ScriptedMachine()
         sizes = [1, 100, 16_384, QUICK.record_max]
-        async with running(here, door=True) as host, Socks(host.addresses[0]) as reach, running(there, reach) as caller:
+        async with (
+            running(here, door=True) as host,
+            SocksPort(host.addresses[0]) as reach,
+            running(there, reach) as caller,
+        ):
             peer = call(caller, there, "hop", f"{HOST}:80")
             await wait_until(lambda: there.peers)
             there.frames = [Frame(peer, bytes(size)) for size in sizes]
@@ -158,7 +162,7 @@ def test_records_pass_both_ways_through_a_socks_port() -> None:
 
 def test_a_peer_that_tor_cannot_reach_is_lost_and_called_again() -> None:
     async def test() -> None:
-        machine, socks = ScriptedMachine(), Socks(None)
+        machine, socks = ScriptedMachine(), SocksPort(None)
         async with socks as reach, running(machine, reach) as caller:
             peer = call(caller, machine, "hop", f"{HOST}:80")
             await wait_until(lambda: len(socks.asked) >= 3)
@@ -174,7 +178,7 @@ def test_a_peer_that_tor_cannot_reach_is_lost_and_called_again() -> None:
 )
 def test_through_tor_nothing_is_called_but_onion_services_of_version_3(place: str) -> None:
     async def test() -> None:
-        machine, socks = ScriptedMachine(), Socks(None)
+        machine, socks = ScriptedMachine(), SocksPort(None)
         async with socks as reach, running(machine, reach) as caller:
             call(caller, machine, "hop", place)
             await wait_until(lambda: caller.reasons[close_reasons.UNREACHABLE] >= 2)

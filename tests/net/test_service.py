@@ -22,14 +22,14 @@ from veilcast.sim.flood import FloodNode
 def in_service(
     directory: Path, test: Callable[[MemoryNode, NodeSetup], Awaitable[None]], drain_s: float = HANG_S
 ) -> tuple[bool, MemoryNode]:
-    """Run a test beside a node in service; whether it drained, when the test had it stopped."""
+    """Run a test beside a running service; returns True if the service drained when the test stopped it."""
 
     async def run() -> tuple[bool, MemoryNode]:
-        desk, ready = MemoryNode(), asyncio.Event()
+        node, ready = MemoryNode(), asyncio.Event()
         (directory / "node.toml").write_text('state = "."')
         service = NodeSetup(
             machine=FloodNode(),
-            make_service=lambda driver: desk,
+            make_service=lambda driver: node,
             make_driver=udp_driver("127.0.0.1:0"),
             control=directory / "control.sock",
             metrics="127.0.0.1:0",
@@ -38,32 +38,32 @@ def in_service(
         async with asyncio.timeout(HANG_S):
             running = asyncio.ensure_future(serve(service, lambda _: ready.set()))
             await ready.wait()
-            await test(desk, service)
-            return await running, desk
+            await test(node, service)
+            return await running, node
 
     return asyncio.run(run())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_owner_finish_while_clients_are_served(tmp_path: Path, number: signal.Signals) -> None:
-    async def test(desk: MemoryNode, _: NodeSetup) -> None:
-        desk.hold_finish.clear()
+    async def test(node: MemoryNode, _: NodeSetup) -> None:
+        node.hold_finish.clear()
         async with connect(tmp_path / "node.toml") as me:
             os.kill(os.getpid(), number)
             while not (await me.status()).draining:
                 pass
             with pytest.raises(LocalError, match="stopping"):
                 await me.publish("news")
-        desk.hold_finish.set()
+        node.hold_finish.set()
 
-    drained, desk = in_service(tmp_path, test)
+    drained, node = in_service(tmp_path, test)
     assert drained
-    assert desk.finished.is_set()
+    assert node.finished.is_set()
     assert not (tmp_path / "control.sock").exists()
 
 
 def test_a_node_that_a_script_has_put_into_the_background_goes_on_at_ctrl_c(tmp_path: Path) -> None:
-    async def test(desk: MemoryNode, _: NodeSetup) -> None:
+    async def test(node: MemoryNode, _: NodeSetup) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         async with connect(tmp_path / "node.toml") as me:
             assert not (await me.status()).draining
@@ -78,21 +78,21 @@ def test_a_node_that_a_script_has_put_into_the_background_goes_on_at_ctrl_c(tmp_
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
-    async def test(desk: MemoryNode, _: NodeSetup) -> None:
-        desk.hold_finish.clear()
+    async def test(node: MemoryNode, _: NodeSetup) -> None:
+        node.hold_finish.clear()
         os.kill(os.getpid(), signal.SIGTERM)
-        while not desk.draining:
+        while not node.draining:
             await asyncio.sleep(0)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    drained, desk = in_service(tmp_path, test)
+    drained, node = in_service(tmp_path, test)
     assert not drained
-    assert not desk.finished.is_set()
+    assert not node.finished.is_set()
 
 
 def test_an_owner_that_does_not_finish_is_left_behind(tmp_path: Path) -> None:
-    async def test(desk: MemoryNode, _: NodeSetup) -> None:
-        desk.hold_finish.clear()
+    async def test(node: MemoryNode, _: NodeSetup) -> None:
+        node.hold_finish.clear()
         async with connect(tmp_path / "node.toml") as me:
             await me.stop()
 
@@ -101,7 +101,7 @@ def test_an_owner_that_does_not_finish_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(tmp_path: Path) -> None:
-    async def test(desk: MemoryNode, service: NodeSetup) -> None:
+    async def test(node: MemoryNode, service: NodeSetup) -> None:
         with pytest.raises(LocalError, match="runs already"):
             await serve(service)
         async with connect(tmp_path / "node.toml") as me:
@@ -112,7 +112,7 @@ def test_a_second_node_on_the_same_socket_does_not_start_and_the_first_runs_on(t
 
 def test_the_metrics_have_the_numbers_of_the_service_and_of_the_sockets(tmp_path: Path) -> None:
     async def run() -> str:
-        desk, drivers, started = MemoryNode(), list[MachineDriver](), asyncio.Event()
+        node, drivers, started = MemoryNode(), list[MachineDriver](), asyncio.Event()
 
         def ready(driver: MachineDriver) -> None:
             drivers.append(driver)
@@ -121,7 +121,7 @@ def test_the_metrics_have_the_numbers_of_the_service_and_of_the_sockets(tmp_path
         port = _free_port()
         service = NodeSetup(
             machine=FloodNode(),
-            make_service=lambda driver: desk,
+            make_service=lambda driver: node,
             make_driver=udp_driver("127.0.0.1:0"),
             control=tmp_path / "control.sock",
             metrics=f"127.0.0.1:{port}",

@@ -1,4 +1,4 @@
-"""Who must not get in, and what it sees of us: on real sockets, with Python's own TLS on the other side."""
+"""Peers that must not get in, and what they see of us: on real sockets, with Python's own TLS on the other side."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def forged_proxy() -> StreamIdentity:
 
 
 def better_forged_proxy() -> StreamIdentity:
-    """The same, with names of issuer and subject that fit: only the flags of Bob's certificate speak against it."""
+    """Like `forged_proxy`, with matching names of issuer and subject: only the flags of Bob's certificate are wrong."""
     key = derive_tls_key(BOB_RING.membership.link)
     chain = as_pem(*forge_certificates(BOB_RING, bytes(16), MEMBER, SERVER))
     return dataclasses.replace(CROWD.identity(BOB_RING), chain=chain, key=key_as_pem(key).reveal())
@@ -99,7 +99,8 @@ async def raw(driver: TlsStreamDriver) -> AsyncIterator[tuple[asyncio.StreamRead
 
 
 async def shaken(address: Address, context: ssl.SSLContext) -> tuple[socket.socket, ssl.SSLObject, ssl.MemoryBIO]:
-    """A line to a host after the client's part of the handshake, with TLS by hand; or as far as the host goes along."""
+    """Return a connection to a host after the client's part of the handshake, with TLS by hand; or as far as the host
+    goes."""
     host, port = address.rsplit(":", 1)
     loop, incoming, outgoing = asyncio.get_running_loop(), ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = context.wrap_bio(incoming, outgoing)
@@ -120,7 +121,8 @@ async def shaken(address: Address, context: ssl.SSLContext) -> tuple[socket.sock
 
 
 async def spoken_after_hello(address: Address, context: ssl.SSLContext) -> bytes:
-    """All that the host sends once the client's part of the handshake is done, still encrypted: none, or an alert."""
+    """Return all that the host sends after the client's part of the handshake, still encrypted: nothing, or an
+    alert."""
     context.verify_mode = ssl.CERT_NONE  # The client does not care who we are.
     line, _, _ = await shaken(address, context)
     spoken = b""
@@ -313,7 +315,7 @@ def test_a_host_that_does_not_welcome_us_is_not_up(behave: Any, reason: str) -> 
 async def serving(
     context: ssl.SSLContext, behave: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ) -> AsyncIterator[Address]:
-    """Python's own TLS server, that shows what it has."""
+    """Run Python's own TLS server, with a given certificate."""
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -118,15 +118,15 @@ def test_an_absent_peer_is_called_until_it_answers_and_again_after_a_loss() -> N
 NOWHERE = Address("nowhere")
 
 
-class Fired:
-    """An alarm that went off."""
+class FiredTimer:
+    """A timer that has fired."""
 
     def cancel(self) -> None:
         pass
 
 
-class Dialler:
-    """Calls of somebody who cannot be reached, without waiting: the pauses that are asked of the loop."""
+class UnreachablePeer:
+    """Calls of an unreachable peer, without waiting: the pauses that are asked of the loop."""
 
     def __init__(self, seed: int) -> None:
         self.pauses: list[float] = []
@@ -141,14 +141,14 @@ class Dialler:
 
     def call_later(self, after: float, *_: object) -> Any:
         self.pauses.append(after)
-        return Fired()
+        return FiredTimer()
 
     def fail(self) -> float:
         self.calls._dial(NOWHERE)
         return self.pauses[-1]
 
     def stand(self, for_us: int) -> float:
-        """It answers, is here for so long, and is lost."""
+        """Let the peer answer, stay up for this long, and be lost."""
         call = self.calls._calls[NOWHERE]
         call.alarm, call.since_us, self.now = None, self.now, self.now + for_us
         self.calls.redial_later(NOWHERE, close_reasons.CLOSED)
@@ -156,7 +156,7 @@ class Dialler:
 
 
 def test_pauses_between_calls_grow_and_differ_between_callers() -> None:
-    one, other = Dialler(1), Dialler(2)
+    one, other = UnreachablePeer(1), UnreachablePeer(2)
     for failures in range(1, 12):
         longest = min(0.25 * 2**failures, 30.0)
         pause = one.fail()
@@ -166,7 +166,7 @@ def test_pauses_between_calls_grow_and_differ_between_callers() -> None:
 
 
 def test_a_peer_that_was_up_longer_than_its_pause_is_called_again_soon() -> None:
-    dialler = Dialler(1)
+    dialler = UnreachablePeer(1)
     for _ in range(5):
         dialler.fail()
     assert dialler.stand(5_000_000) >= 8.0  # 16 s were next: it came and went, and nothing is better for it.
@@ -209,7 +209,7 @@ def test_a_host_can_send_a_caller_away() -> None:
 
 
 def test_a_new_stream_of_a_member_takes_the_place_of_its_old_one() -> None:
-    """The old one may be dead, and only time would tell; whoever comes with the key is the member."""
+    """The old stream may be dead without notice; the peer that has the key is the member."""
 
     async def test() -> None:
         here, first, second = ScriptedMachine(), ScriptedMachine(), ScriptedMachine()
@@ -352,8 +352,8 @@ def test_a_machine_that_writes_faster_than_its_peer_reads_waits_and_drops_no_pee
     assert asyncio.run(reasons(0.0)) == {close_reasons.SLOW: 1}
 
 
-class Fickle:
-    """A guest who may stay until told otherwise."""
+class RevocablePeer:
+    """A peer identity that is valid until the test changes it."""
 
     def __init__(self, guest: PeerIdentity) -> None:
         self.name = guest.name
@@ -367,13 +367,13 @@ class Fickle:
 @pytest.mark.parametrize("side", ["callers", "hosts"])
 def test_a_peer_whose_certificate_is_over_is_dropped_at_the_next_review(side: str) -> None:
     async def test() -> None:
-        guests: list[Fickle] = []
+        guests: list[RevocablePeer] = []
 
         def fickle(identity: Any) -> Any:
             judge = getattr(identity, side)
 
-            def judged(certificate: bytes) -> Fickle:
-                guests.append(Fickle(judge(certificate)))
+            def judged(certificate: bytes) -> RevocablePeer:
+                guests.append(RevocablePeer(judge(certificate)))
                 return guests[-1]
 
             return dataclasses.replace(identity, **{side: judged})

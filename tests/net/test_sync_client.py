@@ -74,7 +74,7 @@ def test_large_notes_and_large_publications_pass_one_another(tmp_path: Path) -> 
 
 
 def test_it_works_where_an_event_loop_runs(tmp_path: Path) -> None:
-    """As in a notebook. Warnings are errors in this suite."""
+    """A notebook has a running loop. Warnings are errors in this suite."""
 
     async def main() -> None:
         with connect_sync(tmp_path / "node.toml") as me:
@@ -255,7 +255,7 @@ def test_every_public_method_has_a_docstring(module: types.ModuleType) -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.lists(st.integers(0, 300), max_size=8))
 def test_answers_cut_anywhere_are_the_same_answers(bodies: list[bytes], cuts: list[int]) -> None:
-    """As a stream of bytes comes in chunks of any size; and a call that waits for the note after them waits on."""
+    """A stream of bytes comes in chunks of any size; a call that waits for the next note goes on waiting."""
     notes = [Note(bytes([at]), Publication((), body)) for at, body in enumerate(bodies)]
     answers: list[Answer] = [
         control_protocol.SubscribedAnswer(3),

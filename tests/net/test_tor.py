@@ -15,7 +15,7 @@ NAME, KEY = "a" * 56, "ED25519-V3:" + "A" * 86 + "=="
 TARGET = ("127.0.0.1", 4000)
 
 
-class Scripted(TorControl):
+class ScriptedControl(TorControl):
     """Answers by what a command begins with; refuses a command that has `refuses` in it."""
 
     refuses = ""
@@ -43,7 +43,7 @@ class Scripted(TorControl):
 
 
 def test_a_service_leads_to_our_socket_and_returns_its_key() -> None:
-    control = Scripted({"ADD_ONION": [f"ServiceID={NAME}", f"PrivateKey={KEY}", "OK"]})
+    control = ScriptedControl({"ADD_ONION": [f"ServiceID={NAME}", f"PrivateKey={KEY}", "OK"]})
     service = Tor(control).serve(TARGET)
     assert (service.address, service.key) == (f"{NAME}.onion:80", KEY)
     assert control.asked[-1].startswith("ADD_ONION NEW:ED25519-V3 ")
@@ -55,15 +55,15 @@ def test_a_service_leads_to_our_socket_and_returns_its_key() -> None:
 
 @pytest.mark.parametrize("key", ["", "RSA1024:AAAA", KEY + " Port=1,192.0.2.1:80", "NEW:BEST", KEY.replace("A", "?")])
 def test_an_invalid_key_is_not_sent_to_tor(key: str) -> None:
-    control = Scripted({"ADD_ONION": []})
+    control = ScriptedControl({"ADD_ONION": []})
     with pytest.raises(ConfigError):
         Tor(control).serve(TARGET, key=key)
     assert "ADD_ONION" not in "".join(control.asked)
 
 
 def test_callers_work_for_an_answer_under_load_where_tor_knows_how() -> None:
-    """What is refused is what a Tor 0.4.8 says."""
-    control = Scripted({"ADD_ONION": [f"ServiceID={NAME}", f"PrivateKey={KEY}", "OK"]})
+    """The refusal is that of Tor 0.4.8."""
+    control = ScriptedControl({"ADD_ONION": [f"ServiceID={NAME}", f"PrivateKey={KEY}", "OK"]})
     Tor(control).serve(TARGET)
     assert " PoWDefensesEnabled=1 " in control.asked[-1]
     control.refuses = "PoW"
@@ -87,11 +87,11 @@ def test_callers_work_for_an_answer_under_load_where_tor_knows_how() -> None:
 )
 def test_an_answer_without_a_service_or_its_key_is_a_named_error(answer: list[str]) -> None:
     with pytest.raises(LocalError, match="is it Tor that answers"):
-        Tor(Scripted({"ADD_ONION": answer})).serve(TARGET)
+        Tor(ScriptedControl({"ADD_ONION": answer})).serve(TARGET)
 
 
 def test_an_event_that_ends_too_soon_is_passed_over() -> None:
-    control = Scripted({}, ["HS_DESC UPLOADED", f"HS_DESC UPLOADED {NAME} UNKNOWN x"])
+    control = ScriptedControl({}, ["HS_DESC UPLOADED", f"HS_DESC UPLOADED {NAME} UNKNOWN x"])
     Tor(control).await_reachable([OnionService(Address(f"{NAME}.onion:80"), KEY)], 1.0)
     assert control.coming == []
 
@@ -100,8 +100,8 @@ def test_a_service_can_be_found_when_its_descriptor_is_with_others() -> None:
     events = [f"HS_DESC UPLOAD {NAME} UNKNOWN x", "CIRC 1", f"HS_DESC UPLOADED {'b' * 56} UNKNOWN x"]
     services = [tor.OnionService(Address(f"{name * 56}.onion:80"), KEY) for name in "ab"]
     with pytest.raises(LocalError, match="cannot be found"):
-        Tor(Scripted({}, events.copy())).await_reachable(services, 0.0)
-    control = Scripted({}, [*events, f"HS_DESC UPLOADED {NAME} UNKNOWN x"])
+        Tor(ScriptedControl({}, events.copy())).await_reachable(services, 0.0)
+    control = ScriptedControl({}, [*events, f"HS_DESC UPLOADED {NAME} UNKNOWN x"])
     Tor(control).await_reachable(services, 1.0)
     assert control.asked[-1] == "SETEVENTS"
 
@@ -109,18 +109,18 @@ def test_a_service_can_be_found_when_its_descriptor_is_with_others() -> None:
 @pytest.mark.parametrize("places", ["", '"unix:/run/tor/socks"'])
 def test_a_tor_that_takes_no_callers_on_tcp_is_of_no_use(places: str) -> None:
     with pytest.raises(ConfigError, match="SocksPort"):
-        Tor(Scripted({"GETINFO net/listeners/socks": [f"net/listeners/socks={places}"]}))
+        Tor(ScriptedControl({"GETINFO net/listeners/socks": [f"net/listeners/socks={places}"]}))
 
 
 def test_callers_come_on_the_first_place_that_is_no_file() -> None:
     places = 'net/listeners/socks="unix:/run/tor/socks" "[::1]:9050" "127.0.0.1:9150"'
-    made = Tor(Scripted({"GETINFO net/listeners/socks": [places]}))
+    made = Tor(ScriptedControl({"GETINFO net/listeners/socks": [places]}))
     assert made.reach.dial("hop", f"{NAME}.onion:80").address[:2] == ("::1", 9050)
 
 
 def test_how_far_a_tor_has_got() -> None:
     said = 'status/bootstrap-phase=NOTICE BOOTSTRAP PROGRESS=75 TAG=enough_dirinfo SUMMARY="x"'
-    assert tor.bootstrap_percent(Scripted({"GETINFO status": [said]})) == 75
+    assert tor.bootstrap_percent(ScriptedControl({"GETINFO status": [said]})) == 75
 
 
 def test_an_invalid_network_file_is_reported_before_anything_starts(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def port(answers: Answers) -> Iterator[str]:
             thread.join()
 
 
-class Tor:
-    """What a real one answers, with a cookie, and then what it is given."""
+class ScriptedTor:
+    """Answers as a real ScriptedTor does, with a cookie, and then as the test says."""
 
     def __init__(self, path: Path, *answers: str, cookie: bytes = COOKIE) -> None:
         self.path, self.answers, self.cookie = path, list(answers), cookie
@@ -57,7 +57,7 @@ class Tor:
         verb, *words = command.split()
         if verb == "PROTOCOLINFO":
             methods = f'AUTH METHODS=COOKIE,SAFECOOKIE COOKIEFILE="{self.path}"'
-            return f'250-PROTOCOLINFO 1\r\n250-{methods}\r\n250-VERSION Tor="0.4.9.11"\r\n250 OK\r\n'
+            return f'250-PROTOCOLINFO 1\r\n250-{methods}\r\n250-VERSION ScriptedTor="0.4.9.11"\r\n250 OK\r\n'
         if verb == "AUTHCHALLENGE":
             self.talk = self.cookie + bytes.fromhex(words[1]) + NONCE
             proof = hmac.digest(tor_control._SERVER, self.talk, "sha256").hex().upper()
@@ -76,35 +76,35 @@ def cookie(tmp_path: Path) -> Path:
 
 
 def test_both_sides_prove_to_know_the_cookie_and_neither_says_it(cookie: Path) -> None:
-    tor = Tor(cookie, "250-version=0.4.9\r\n250 OK\r\n")
+    tor = ScriptedTor(cookie, "250-version=0.4.9\r\n250 OK\r\n")
     with port(tor) as where, TorControl(where) as control:
         assert control.value("version") == "0.4.9"
     assert COOKIE.hex() not in " ".join(tor.asked).lower()
 
 
 def test_a_process_without_the_cookie_gets_no_proof_from_us(cookie: Path) -> None:
-    tor = Tor(cookie, cookie=bytes(32))
-    with port(tor) as where, pytest.raises(LocalError, match="not the Tor whose cookie"):
+    tor = ScriptedTor(cookie, cookie=bytes(32))
+    with port(tor) as where, pytest.raises(LocalError, match="not the ScriptedTor whose cookie"):
         TorControl(where)
     assert not [command for command in tor.asked if command.startswith("AUTHENTICATE")]
 
 
 def test_answers_of_many_lines_and_data_are_read_whole_and_events_kept_apart(cookie: Path) -> None:
     many = "650 HS_DESC UPLOADED abc\r\n650-A\r\n650 B\r\n250+ns/all=\r\nr one\r\n..two\r\n.\r\n250 OK\r\n"
-    with port(Tor(cookie, many)) as where, TorControl(where) as control:
+    with port(ScriptedTor(cookie, many)) as where, TorControl(where) as control:
         assert control.ask("GETINFO ns/all") == ["ns/all=\nr one\n.two", "OK"]
         assert list(control.events) == ["HS_DESC UPLOADED abc", "A\nB"]
         assert control.await_event(0.0) == "HS_DESC UPLOADED abc"
 
 
 def test_events_are_waited_for_so_long_and_no_longer(cookie: Path) -> None:
-    with port(Tor(cookie)) as where, TorControl(where) as control, pytest.raises(TimeoutError):
+    with port(ScriptedTor(cookie)) as where, TorControl(where) as control, pytest.raises(TimeoutError):
         control.await_event(0.001)
 
 
 def test_only_so_many_events_are_kept(cookie: Path) -> None:
     flood = "".join(f"650 EVENT {number}\r\n" for number in range(tor_control.EVENTS + 5)) + "250 OK\r\n"
-    with port(Tor(cookie, flood)) as where, TorControl(where) as control:
+    with port(ScriptedTor(cookie, flood)) as where, TorControl(where) as control:
         control.ask("SETEVENTS")
         assert len(control.events) == tor_control.EVENTS
         assert control.events[0] == "EVENT 5"
@@ -117,14 +117,14 @@ def test_a_process_that_is_no_tor_is_recognized(answer: str) -> None:
 
 
 def test_a_refusal_has_tor_s_reason_and_nothing_of_the_command(cookie: Path) -> None:
-    with port(Tor(cookie, "512 Bad\x1b[31m arguments\r\n")) as where, TorControl(where) as control:
+    with port(ScriptedTor(cookie, "512 Bad\x1b[31m arguments\r\n")) as where, TorControl(where) as control:
         with pytest.raises(LocalError) as refused:
             control.ask("ADD_ONION ED25519-V3:secret")
         assert str(refused.value) == "Tor refuses: 512 Bad [31m arguments"
 
 
 def test_a_command_is_one_line(cookie: Path) -> None:
-    with port(Tor(cookie)) as where, TorControl(where) as control, pytest.raises(LocalError, match="one line"):
+    with port(ScriptedTor(cookie)) as where, TorControl(where) as control, pytest.raises(LocalError, match="one line"):
         control.ask("GETINFO version\r\nSIGNAL HALT")
 
 
@@ -134,7 +134,7 @@ def test_the_end_of_tor_is_noticed_by_every_call(cookie: Path) -> None:
         lambda control: control.await_event(10.0),
     ]
     for use in uses:
-        with port(Tor(cookie)) as where, TorControl(where) as control:
+        with port(ScriptedTor(cookie)) as where, TorControl(where) as control:
             control._socket.shutdown(socket.SHUT_WR)
             with pytest.raises(LocalError, match="has ended"):
                 use(control)
@@ -147,7 +147,7 @@ def test_the_end_of_tor_is_noticed_by_every_call(cookie: Path) -> None:
 def test_dropping_events_reads_what_has_arrived_and_never_waits(cookie: Path) -> None:
     many = "650 EVENT\r\n" * tor_control.READ
     with (
-        port(Tor(cookie, f"250 OK\r\n{many}650 EV", "ENT\r\n250 version=1\r\n")) as where,
+        port(ScriptedTor(cookie, f"250 OK\r\n{many}650 EV", "ENT\r\n250 version=1\r\n")) as where,
         TorControl(where) as control,
     ):
         control.ask("SETEVENTS")
@@ -157,7 +157,7 @@ def test_dropping_events_reads_what_has_arrived_and_never_waits(cookie: Path) ->
 
 
 def open_tor(path: Path) -> None:
-    """Connect to a Tor without any lock, at a socket of the file system."""
+    """Connect to a ScriptedTor without any lock, at a socket of the file system."""
     answers = iter(["250-AUTH METHODS=NULL\r\n250 OK\r\n", "250 OK\r\n"])
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -201,7 +201,7 @@ def test_a_tor_without_any_lock_gets_no_command_where_everybody_can_listen(
 
 
 def others(patch: pytest.MonkeyPatch) -> None:
-    """All files are now those of another user of the machine."""
+    """Make all files appear to belong to another user of the computer."""
     patch.setattr(tor_control, "FIRST_USER", 0)
     patch.setattr(os, "geteuid", lambda: 1 << 30)
 
@@ -210,24 +210,24 @@ def test_another_user_that_names_a_cookie_of_its_own_gets_no_command(
     cookie: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others(monkeypatch)
-    tor = Tor(cookie)
+    tor = ScriptedTor(cookie)
     with port(tor) as where, pytest.raises(ConfigError, match="another user"):
         TorControl(where)
     assert tor.asked == ["PROTOCOLINFO 1"]
-    with port(Tor(cookie)) as where:
+    with port(ScriptedTor(cookie)) as where:
         TorControl(where, cookie).close()
 
 
 @pytest.mark.parametrize("kind", ["endless", "pipe", "large"])
 def test_a_cookie_file_that_never_ends_is_not_read(tmp_path: Path, kind: str) -> None:
-    """What listens at the port names the file."""
+    """The process that listens at the port names the file."""
     path = Path("/dev/zero") if kind == "endless" else tmp_path / "cookie"
     if kind == "pipe":
         os.mkfifo(path)
     if kind == "large":
         with path.open("wb") as file:
             file.truncate(1 << 40)
-    tor = Tor(path)
+    tor = ScriptedTor(path)
     with port(tor) as where, pytest.raises(StorageError, match="no cookie of Tor"):
         TorControl(where)
     assert tor.asked == ["PROTOCOLINFO 1"]
@@ -246,13 +246,13 @@ def test_a_cookie_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | 
     path = tmp_path / "cookie"
     if content is not None:
         path.write_bytes(content)
-    with port(Tor(path)) as where, pytest.raises(StorageError, match="cookie"):
+    with port(ScriptedTor(path)) as where, pytest.raises(StorageError, match="cookie"):
         TorControl(where)
 
 
 @pytest.mark.parametrize("where", ["127.0.0.1:1", "unix:/nowhere/control"])
 def test_a_port_without_a_listener_is_reported(where: str) -> None:
-    with pytest.raises(UnreachableError, match="no Tor answers at"):
+    with pytest.raises(UnreachableError, match="no ScriptedTor answers at"):
         TorControl(where)
 
 
@@ -307,15 +307,15 @@ def test_an_answer_that_drips_has_one_time_limit_for_all_of_it(monkeypatch: pyte
 
 def test_long_events_are_cut(cookie: Path) -> None:
     flood = ("650 EVENT " + "x" * 100_000 + "\r\n") * 5 + "250 OK\r\n"
-    with port(Tor(cookie, flood)) as where, TorControl(where) as control:
+    with port(ScriptedTor(cookie, flood)) as where, TorControl(where) as control:
         control.ask("SETEVENTS")
         assert [len(event) for event in control.events] == [tor_control.EVENT_MAX] * 5
 
 
 def test_unawaited_events_are_bounded_too(cookie: Path) -> None:
-    """A line without an end, unasked: it is read in pieces, and then this is no Tor."""
+    """A line without an end, unasked: it is read in pieces, and then this is no ScriptedTor."""
     ours, theirs = socket.socketpair()
-    with port(Tor(cookie)) as where, TorControl(where) as control, theirs:
+    with port(ScriptedTor(cookie)) as where, TorControl(where) as control, theirs:
         control._socket.close()
         control._socket = ours
         theirs.setblocking(False)

@@ -18,7 +18,7 @@ OFFLINE = ("DisableNetwork 1", f"__OwningControllerProcess {os.getpid()}")
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[TorProcess]:
-    """In a place whose name torrc would misread if it were not quoted."""
+    """A Tor in a directory whose name torrc would misread without quotes."""
     try:
         find_program()
     except LocalError as error:

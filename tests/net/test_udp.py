@@ -225,8 +225,8 @@ def test_an_address_without_a_listener_disturbs_nothing() -> None:
     run(test())
 
 
-class Trouble:
-    """A socket whose next calls go wrong as told; the rest is the real one's."""
+class FailingSocket:
+    """A socket whose next calls fail as the test says; the other calls are real."""
 
     def __init__(self, real: socket.socket, *errors: OSError) -> None:
         self._real, self._errors = real, list(errors)
@@ -248,7 +248,7 @@ def test_icmp_errors_are_ignored_and_later_datagrams_are_received() -> None:
             with _sender(driver) as send:
                 send(b"after the errors")
                 refused = ConnectionRefusedError(errno.ECONNREFUSED, "")
-                driver._readable(Trouble(real, refused, OSError(errno.EHOSTUNREACH, "")))  # type: ignore[arg-type]
+                driver._readable(FailingSocket(real, refused, OSError(errno.EHOSTUNREACH, "")))  # type: ignore[arg-type]
                 assert _count(machine, "receive") == 1
 
     run(test())
@@ -260,7 +260,7 @@ def test_a_send_that_would_block_is_dropped_and_counted() -> None:
         async with running(machine) as driver:
             (real,) = driver._sockets.values()
             peer = Address("127.0.0.1:9")
-            trouble = Trouble(real, BlockingIOError(), OSError(errno.ENETUNREACH, ""))
+            trouble = FailingSocket(real, BlockingIOError(), OSError(errno.ENETUNREACH, ""))
             driver._targets[peer] = (trouble.sendto, ("127.0.0.1", 9))
             driver._send([Frame(peer, b"1"), Frame(peer, b"2")])
             assert (driver.counts.blocked, driver.counts.undeliverable, driver.counts.sent) == (1, 1, 0)

@@ -1,4 +1,4 @@
-"""The files of an overlay: what is right is read in full, and every mistake is told with its file and key."""
+"""The files of an overlay: a valid file is read completely, and every error names its file and key."""
 
 from __future__ import annotations
 

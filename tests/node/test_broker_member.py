@@ -1,4 +1,4 @@
-"""The table `brokers` of a member's file: what is right is read in full, and every mistake is told with its key."""
+"""The table `brokers` of a member's file: a valid table is read completely, and every error names its key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def read(text: str, home: Path = HOME) -> NodeConfig:
 
 
 def signed(path: Path, *sizes: int, name: str = "north", profile: Profile = "hardened", first: int = 0) -> None:
-    """Nodes of so many replicas; those of the first are the same whatever it is called, if `first` is."""
+    """Sign an overlay of nodes with these numbers of replicas. With `first`, the first node has the same replicas under
+    any name."""
 
     def replica(at: int, i: int) -> Replica:
         return Replica(bytes([first + at, i]) * 16, f"broker:{first + at}{i}@1.2.3.4:{i}", f"broker:{first + at}{i}")

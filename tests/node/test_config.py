@@ -1,4 +1,4 @@
-"""The node's file: every mistake is told with the key that it is in."""
+"""The node's file: every error names its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every mode refuses, at the member's side, what the topic's record does not declare: attributes, kinds and values."""
+"""Every mode refuses, at the member's side, publications and interests that the topic's record does not declare."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_a_key_that_is_missing_or_has_another_default_is_noticed() -> None:
 
 
 def rows(text: str) -> dict[str, str | None]:
-    """Key and default of the table's lines; None where words, or nothing, stand for a default that is no value."""
+    """Return key and default of the table's lines; None for a default in words, or a missing one."""
     section = text.split("## The node's file", 1)[1].split("\n## ", 1)[0]
     found = re.findall(r"^\| `([\w.]+)` \| (.*?) \|", section, re.MULTILINE)
     return {key: value.strip("`") if re.fullmatch(r"`\w+`|\d+", value) else None for key, value in found}

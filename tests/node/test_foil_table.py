@@ -1,4 +1,4 @@
-"""The table `foil` of a node's file: what is right is read in full, and every mistake is told with its key."""
+"""The table `foil` of a node's file: a valid table is read completely, and every error names its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clerk: what a machine asks to be kept is written before the machine hears that it is."""
+"""The records of a host: a record is written before the machine learns that it is stored."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from veilcast.machine import Address, Connect, Record, Settled
 from veilcast.node.record_store import HostRecords, RecordStore
 
 
-class Told:
-    """A machine that notes what it is told, and what was on the disk then."""
+class RecordingMachine:
+    """A machine that records its notices, and what was on the disk at that time."""
 
     def __init__(self, ledger: RecordStore) -> None:
         self.ledger, self.stored_ = ledger, list[tuple[int, list[int]]]()
@@ -22,7 +22,7 @@ class Told:
 
 def test_a_record_is_on_the_disk_when_its_machine_hears_of_it_once_for_each_time_it_asked(disk: Path) -> None:
     with RecordStore(disk, Secret(b"k" * 32), Random(1).randbytes) as ledger:
-        machine = Told(ledger)
+        machine = RecordingMachine(ledger)
         clerk = HostRecords(machine)
         for event in (Record(1, b"one"), Record(2, b"two"), Record(1, b"again"), Settled(2), Record(3, b"three")):
             assert clerk.take(event, 0)

@@ -1,4 +1,4 @@
-"""The topic that an interest without one means."""
+"""The topic of an interest that names none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Killed at every write, a node loses nothing that it said was safe, and gives nothing twice that was acknowledged."""
+"""Killed at every write, a node loses nothing that it confirmed, and delivers no acknowledged note again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.waits import HANG_S
 
 
 def killed_everywhere(work: Path, bug: str = "") -> dict[str, Any]:
-    """In a process without threads, since it forks."""
+    """Runs in a process without threads, because it forks."""
     program = [
         sys.executable,
         "-W",

@@ -1,4 +1,5 @@
-"""The agent: nobody is told of what is not on the disk yet, and the next life takes up where the last one ended."""
+"""The records of a member's node: nothing is confirmed before it is on the disk, and the next run continues the last
+one."""
 
 from __future__ import annotations
 
@@ -32,8 +33,8 @@ NEWS, WEATHER = Label("news"), All(Label("weather"), Range("temp", 20, None, low
 X = Publication((NEWS.pair,), b"x")
 
 
-class Scribe:
-    """A machine that notes what it is told, and says what the test wants."""
+class RecordingMember:
+    """A machine that records its calls, and emits the events of the test."""
 
     def __init__(self, first: int = 2) -> None:
         self.events: list[Event] = []
@@ -93,12 +94,12 @@ def store(disk: Path) -> Iterator[NodeStore]:
         yield store
 
 
-def agent_of(scribe: Scribe, store: NodeStore) -> MemberRecords:
+def agent_of(scribe: RecordingMember, store: NodeStore) -> MemberRecords:
     return MemberRecords(scribe, store, 0, subscriptions_max=3)
 
 
 def test_a_publication_is_safe_when_it_is_written_and_the_machine_hears_it_then(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     record = agent.publish(X, 0)
     [event] = scribe.events
@@ -115,7 +116,7 @@ def test_a_publication_is_safe_when_it_is_written_and_the_machine_hears_it_then(
 
 
 def test_a_temporary_subscription_is_known_as_such_in_the_next_life_until_a_client_keeps_it(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     kept, news = agent.subscribe(WEATHER, 0), agent.subscribe(NEWS, 0, keep=False)
     assert agent.subscribe(WEATHER, 0, keep=False) == kept
@@ -136,8 +137,8 @@ def test_a_temporary_subscription_is_known_as_such_in_the_next_life_until_a_clie
 def test_a_machine_that_fails_over_one_record_still_hears_of_the_others(
     store: NodeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer of the disk calls this: what leaves it ends the node."""
-    scribe = Scribe()
+    """The thread that writes calls this: an exception here would end the node."""
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     records = [agent.publish(X, 0) for _ in range(3)]
     for event in [*scribe.events, Delivered(1, note(1)), Delivered(1, note(2))]:
@@ -163,7 +164,7 @@ def test_a_machine_that_fails_over_one_record_still_hears_of_the_others(
 
 
 def test_a_settled_record_is_forgotten_and_counts_as_stored(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     record = agent.publish(X, 0)
     agent.step(scribe, 0)
@@ -176,7 +177,7 @@ def test_a_settled_record_is_forgotten_and_counts_as_stored(store: NodeStore) ->
 
 
 def test_the_settlement_time_of_publications_is_counted_except_for_withdrawn_ones(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     through, _, given_up = (agent.publish(X, now) for now in (10, 20, 30))
     agent.step(scribe, 30)
@@ -187,16 +188,16 @@ def test_the_settlement_time_of_publications_is_counted_except_for_withdrawn_one
 
 
 def test_a_machines_own_records_are_kept_and_no_publications(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     scribe.events.append(Record(1, b"anchors"))
     agent.step(scribe, 0)
     assert (store.unsettled_records(), store.unsettled_publications()) == ({1: b"anchors"}, [])
-    assert agent.status().unsettled == agent_of(Scribe(), store).status().unsettled == 0
+    assert agent.status().unsettled == agent_of(RecordingMember(), store).status().unsettled == 0
 
 
 def test_a_note_is_acknowledged_to_the_machine_when_it_is_written(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     number = agent.subscribe(NEWS, 0)
     scribe.events += [Delivered(1, note(1)), Delivered(7, note(2))]
@@ -209,7 +210,7 @@ def test_a_note_is_acknowledged_to_the_machine_when_it_is_written(store: NodeSto
 
 
 def test_a_note_that_one_full_subscription_refuses_comes_again_for_all_without_a_repeat(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     full, other = agent.subscribe(NEWS, 0), agent.subscribe(WEATHER, 0)
     scribe.events += [Delivered(1, note(number)) for number in range(3)]
@@ -228,7 +229,7 @@ def test_a_note_that_one_full_subscription_refuses_comes_again_for_all_without_a
 
 
 def test_a_note_that_a_full_subscription_refuses_comes_again_after_another_subscription_ended(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     ended, full = agent.subscribe(WEATHER, 0), agent.subscribe(NEWS, 0)
     scribe.events += [Delivered(2, note(number)) for number in range(3)]
@@ -247,12 +248,12 @@ def test_a_note_that_a_full_subscription_refuses_comes_again_after_another_subsc
 
 
 def test_the_next_life_has_the_subscriptions_by_their_numbers(store: NodeStore) -> None:
-    first = Scribe()
+    first = RecordingMember()
     agent = agent_of(first, store)
     assert [agent.subscribe(interest, 0) for interest in (NEWS, WEATHER, NEWS)] == [1, 2, 1]
     agent.unsubscribe(1, 0)
     agent.step(first, 0)
-    second = Scribe()
+    second = RecordingMember()
     agent = agent_of(second, store)
     assert {number: interest.constraints for number, interest in agent.interests().items()} == {2: WEATHER.constraints}
     second.events.append(Delivered(1, note(1)))
@@ -262,7 +263,7 @@ def test_the_next_life_has_the_subscriptions_by_their_numbers(store: NodeStore) 
 
 
 def test_subscriptions_are_bounded_and_there_must_be_one_to_end(store: NodeStore) -> None:
-    agent = agent_of(Scribe(), store)
+    agent = agent_of(RecordingMember(), store)
     for topic in "abc":
         agent.subscribe(Label(topic), 0)
     with pytest.raises(LocalError, match="3 subscriptions already"):
@@ -272,11 +273,11 @@ def test_subscriptions_are_bounded_and_there_must_be_one_to_end(store: NodeStore
 
 
 def test_a_subscription_whose_grant_has_ended_is_kept_and_reported(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent_ = agent_of(scribe, store)
     agent_.subscribe(NEWS, 0)
     agent_.step(scribe, 0)
-    later = Scribe()
+    later = RecordingMember()
     later.refuses = (NEWS,)
     agent = agent_of(later, store)
     assert agent.status().lapsed == (1,)
@@ -288,7 +289,7 @@ def test_a_subscription_whose_grant_has_ended_is_kept_and_reported(store: NodeSt
 
 
 def test_the_status_counts_what_waits(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     number, record = agent.subscribe(NEWS, 0), agent.publish(X, 0)
     scribe.events += [Waiting(1, 77), Waiting(9, 1), Overdue(record, X), Connect(Address("a"))]
@@ -300,7 +301,7 @@ def test_the_status_counts_what_waits(store: NodeStore) -> None:
 
 
 def test_a_failing_disk_confirms_nothing(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     record = agent.publish(X, 0)
     store._database._writer.execute("PRAGMA query_only = 1")
@@ -311,7 +312,7 @@ def test_a_failing_disk_confirms_nothing(store: NodeStore) -> None:
 
 
 def test_other_parts_of_a_node_can_keep_things(store: NodeStore) -> None:
-    scribe = Scribe()
+    scribe = RecordingMember()
     agent = agent_of(scribe, store)
     agent.save_value("links", b"keys")
     agent.step(scribe, 0)

@@ -1,4 +1,4 @@
-"""What a running node reports about its member: one line for each cause, and counts that fit."""
+"""The facts that a running node reports about its member: one line for each cause, and correct counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A process loads the code of its own mode alone: the modules that each service has when it begins to serve.
 
-The files of a network of each mode are laid out once. One interpreter then forks for each command, which composes its
-process from the files, up to the machine and its driver but without a socket, and tells the modules that it has.
+The files of a network of each mode are written once. One interpreter then forks for each command, which composes its
+process from the files, up to the machine and its driver but without a socket, and reports its modules.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def found(networks: dict[str, Path]) -> dict[tuple[str, str] | None, list[str]]:
-    """The modules of each process by its mode and directory, and at None those that every worker has."""
+    """The modules of each process by its mode and directory, and at None those of every worker."""
     commands = [_command(networks[mode], name) for mode, name in PROCESSES]
     told = subprocess.run(
         [sys.executable, "-c", SCRIPT],

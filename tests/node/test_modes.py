@@ -1,4 +1,4 @@
-"""The table of modes: a machine is built from its settings, and takes up what its earlier life left."""
+"""The table of modes: a machine is built from its settings, and continues the work of its last run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads multiply as one would alone, and what fails in one of them fails."""
+"""Several threads multiply as one does, and an error in one of them is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: what a machine's driver keeps for its next life, and for nobody else."""
+"""The record store: it keeps a machine's records for the next run, and only their owner can read them."""
 
 from __future__ import annotations
 

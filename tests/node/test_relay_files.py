@@ -1,4 +1,4 @@
-"""The files of a relay: what is right is read in full, and every mistake is told with its file and key."""
+"""The files of a relay: a valid file is read completely, and every error names its file and key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store: what was written is there, all or nothing; it is one process's, and nobody else's to read."""
+"""The store: changes are written completely or not at all, one process uses it, and only its owner can read it."""
 
 from __future__ import annotations
 
@@ -456,7 +456,7 @@ def test_a_disk_that_was_much_used_has_the_shape_of_an_empty_one(disk: Path) -> 
 
 
 def layout(directory: Path) -> tuple[Any, ...]:
-    """What stands in the file but rows: the number of free pages, and which pages they are, in their order."""
+    """Return the layout of the file without its rows: the number of free pages, and their positions in order."""
     data = (directory / FILE).read_bytes()
     page, trunk, free = int.from_bytes(data[16:18], "big"), int.from_bytes(data[32:36], "big"), []
     while trunk:

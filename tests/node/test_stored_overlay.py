@@ -1,4 +1,4 @@
-"""The overlay's description on a disk follows what is gone by, and never goes back."""
+"""The overlay's description on the disk follows the one in use, and never goes back."""
 
 from __future__ import annotations
 

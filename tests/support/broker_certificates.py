@@ -1,4 +1,4 @@
-"""Certificates as brokers have them: an authority of anybody's, and a server by name or address."""
+"""Certificates for MQTT brokers: an authority, and servers with a name or an address."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A node that is killed at every point of every write, once each, and what is left of it in its next life.
+"""A node that is killed at every point of every write, once each, and the check of its next run.
 
 Run as a program, with a directory to work in and perhaps the name of a planted bug; prints a JSON object with the
-number of points and what was violated. Every point is a process of its own, forked from here, which ends by `os._exit`:
+number of points and the violations. Every point is a process of its own, forked from here, which ends by `os._exit`:
 before a statement of SQL, after it, and within it, every few steps of SQLite's own machine. It reports over a pipe what
-it told its clients and sent to its neighbour, so that the next life can be held to it.
+it confirmed to its clients and sent to its neighbour, so that the next run can be held to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEYRING = role_keyrings()["publisher"]
 KEYS = KEYRING.keys_at(epoch_of(START_US, KEYRING.epoch_us)).topic(TOPIC)
 PEER = Address("peer")
 STEPS = 16
-"""Of SQLite's machine, between two points."""
+"""Steps of SQLite's machine between two points."""
 
 
 def publication(body: bytes) -> Publication:
@@ -50,7 +50,7 @@ def publication(body: bytes) -> Publication:
 
 
 def foreign() -> list[tuple[bytes, bytes]]:
-    """Notes of another publisher: their ids, and the frames that bring them."""
+    """Return notes of another publisher: their ids, and the frames that carry them."""
     contents = [
         NumberedPublication(b"stranger", number, publication(b"from outside %d" % number)) for number in (1, 2, 3)
     ]
@@ -60,7 +60,7 @@ def foreign() -> list[tuple[bytes, bytes]]:
 
 
 class NodeLife:
-    """One life of a node with one neighbour, driven by hand. `report` gets all that the outside gets to know."""
+    """One run of a node with one neighbour, driven by hand. `report` receives everything that the outside learns."""
 
     def __init__(self, directory: Path, number: int, report: Callable[[str, Any], None], bug: str = "") -> None:
         self.report, self.bug, self.now, self._beats = report, bug, START_US, 0
@@ -125,7 +125,7 @@ class NodeLife:
         self.step()
 
     def read(self, most: int) -> None:
-        """A client that gets some notes, and acknowledges them."""
+        """Read some notes as a client, and acknowledge them."""
         for place in self.store.unread(self.subscription, limit=most):
             name = place.note.id
             self.report("given", name.hex())
@@ -151,7 +151,7 @@ def first_life(directory: Path, report: Callable[[str, Any], None], bug: str) ->
 
 
 def judge(directory: Path, told: list[tuple[str, Any]], bug: str) -> list[str]:
-    """Live on from what is on the disk, and hold it to what was told."""
+    """Start the node again from its disk, and compare it with what was reported."""
     later: list[tuple[str, Any]] = []
     life = NodeLife(directory, 2, lambda what, value: later.append((what, value)), bug)
     given = {value for what, value in told if what == "given"}
@@ -192,7 +192,7 @@ def judge(directory: Path, told: list[tuple[str, Any]], bug: str) -> list[str]:
 
 
 def lingering_faults(told: list[tuple[str, Any]]) -> set[str]:
-    """What was sent so long before the end that it is with the neighbours for sure."""
+    """Return the bodies that were sent so long before the end that the neighbours have them for certain."""
     end_us = max((value for what, value in told if what == "alive"), default=0)
     linger_us = CONFIG.linger_periods * CONFIG.heartbeat_us
     return {value[0] for what, value in told if what == "sent" and end_us - value[3] >= linger_us}
@@ -216,7 +216,7 @@ def run(work: Path, bug: str) -> dict[str, Any]:
 
 
 def run_killed_child(directory: Path, point: int, bug: str) -> tuple[list[tuple[str, Any]], bool]:
-    """Let a child live until this point; what it told, and whether it lived to the end."""
+    """Let a child run until this point; returns its reports, and whether it ran to the end."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -243,7 +243,7 @@ def report(descriptor: int, what: str, value: Any) -> None:
 
 
 def plan_kill(point: int) -> None:
-    """From here on, end this process at the point of this number."""
+    """End this process at the point of this number."""
     passed = 0
 
     def here() -> None:

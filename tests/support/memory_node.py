@@ -1,4 +1,4 @@
-"""An agent that keeps everything in memory, and what tests of the control socket share."""
+"""A node's service that keeps everything in memory, and the control socket that serves it to the tests' clients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from veilcast.topics import Conjunction, Constraint, Equal, Label
 
 
 class MemoryNode(NodeService):
-    """Hands every publication to whoever wants it on this very desk. Ids count from 1."""
+    """Delivers every publication to its own matching subscriptions. Ids count from 1."""
 
     def __init__(self, *, members: int = 24) -> None:
         self.members = members
@@ -74,7 +74,7 @@ class MemoryNode(NodeService):
             self.news.notify_all()
 
     def topics(self) -> list[str]:
-        """The topics of the subscriptions that there are."""
+        """The topics of the current subscriptions."""
         return sorted(
             constraint.text
             for interest in self.interests.values()
@@ -96,7 +96,7 @@ class MemoryNode(NodeService):
                 await self.news.wait()
 
     async def stands(self, *constraints: Constraint) -> None:
-        """From now on this interest gets what is published."""
+        """Make this interest ready."""
         del self.later[constraints]
         async with self.news:
             self.news.notify_all()
@@ -171,7 +171,7 @@ class MemoryNode(NodeService):
 async def serve_control(
     directory: Path, desk: MemoryNode, clients_max: int = 16, grace_s: float | None = None
 ) -> AsyncIterator[ControlServer]:
-    """The desk behind a control socket; `directory / "node.toml"` leads to it."""
+    """Serve the node at a control socket; `directory / "node.toml"` names the socket."""
     (directory / "node.toml").write_text('control = "node.sock"\n')
     server = ControlServer(directory / "node.sock", desk, lambda: desk.hold_finish.set(), clients_max, grace_s)
     await server.open()
@@ -185,13 +185,13 @@ LATER: dict[tuple[Constraint, ...], int | None] = {
     Label("later").constraints: 4_102_444_800_000_000,
     Label("unheard").constraints: None,
 }
-"""Interests that get something only from some time on."""
+"""Interests that are not ready at first."""
 HINDERED = 21
-"""Among so many members, this node finds no way."""
+"""With this number of members, the node reports a hindrance."""
 DELAYS = {
     31: Delay("the lots are drawn", 4_102_444_800_000_000),
     32: Delay("the relay does not answer"),
     33: Delay("it is on its way", 1),
 }
-"""Why publications wait among so many members."""
+"""The delay of publications, by the number of members."""
 """Nothing here takes that long; it ends a test that hangs."""

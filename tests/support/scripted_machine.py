@@ -1,4 +1,4 @@
-"""What drives nothing by itself, for the tests of drivers."""
+"""A machine for the tests of drivers that does only what a test scripts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from veilcast.machine import Address, Event, Frame
 
 
 class ScriptedMachine:
-    """A machine that does what a test tells it, and notes when it was called."""
+    """Returns the frames and events that a test gives it, and records its calls."""
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []

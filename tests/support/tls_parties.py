@@ -28,7 +28,7 @@ QUICK_LIMITS = StreamLimits(backoff_s=0.01, backoff_max_s=0.05, handshake_s=HANG
 
 
 class TlsParties:
-    """Everybody is let in from the epoch before this one to the one after, unless told otherwise."""
+    """Memberships hold from the previous epoch to the next one by default."""
 
     def __init__(self, seed: int = 7) -> None:
         self.entropy = random.Random(seed).randbytes
@@ -59,7 +59,7 @@ class TlsParties:
         return self.identity(self.ring(name, "proxy"))
 
     def revoke(self, name: str) -> None:
-        """From this epoch on, as if it had been decided in the one before."""
+        """Revoke a member from this epoch on, as if that had been decided in the epoch before."""
         self.authority = issuer.revoke(self.authority, name, None, self.epoch - 1, self.entropy)
         assert self.authority.bulletin is not None
         self.revoked.add(self.authority.bulletin, self.epoch)
