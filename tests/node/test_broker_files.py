@@ -107,8 +107,8 @@ def test_two_overlays_of_one_operator_differ_and_each_keeps_its_origin(tmp_path:
 
 OVERLAYS = {
     described({"a": 4}): "'a' has 4 replicas: an even node tolerates no more Byzantine replicas than one of 3",
-    described({"a": 1}): "'a' has 1 of at least 3 replicas: with fewer, one Byzantine replica reads or stops
-    everything",
+    described({"a": 1}): "'a' has 1 of at least 3 replicas: with fewer, one Byzantine replica reads or stops "
+    "everything",
     described({"a": 0}): "'a' has no replica",
     described({"a": 3, "b": 3}): "a gap in the overlay: no link leads from 'a' to 'b'",
     described({"a": 3, "b": 3, "c": 3}, '[["a","b"],["b","c"],["c","a"]]'): "the links make a cycle: c - b - a - c",
