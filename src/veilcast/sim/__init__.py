@@ -1,12 +1,13 @@
-"""A deterministic world that runs any machine by the very bytes it would see on a network.
+"""A deterministic world that runs any machine with the same bytes as on a network.
 
-Follow one frame: a machine hands it over in `engine.Engine`, `links` decides when it arrives (or that it does
-not), it waits in the agenda, and the machine at the other end receives it. Everything else stands
-beside that path: `faults` changes the weather, the clocks and who is alive, on a script or drawn from the
-seed; `checkers` look at what changed; `adversaries` are machines that misbehave; `trace` condenses the run
-into one hash and `recording` writes the tables of `veilcast.observe`. `scenario` reads all of it from a TOML
-file. `flood` is the smallest machine, and the one to read first.
+The path of one frame: a machine hands it over in `engine.Engine`; `links` decides when it arrives, or that it is lost;
+it waits in the event queue; the machine at the other end receives it. All else stands beside that path. `faults`
+changes the links, the clocks and which machines run, by a script or drawn from the seed. `checkers` look for
+violations. `wrappers` is the base of machines that misbehave. `trace` condenses the run into one hash, and `recorder`
+writes the tables of `veilcast.observe`. `scenario` reads a whole run from a TOML file.
 
-A run is (commit, scenario, seed). Nothing here reads a clock, draws from a global generator or iterates over
-a set.
+Each mode has a package with its population, checkers, adversaries and soak. `insiders` are active members of a mesh.
+`swap_model` searches all states of the shell game. Read `flood` first: it is the smallest machine, with its population.
+
+A run is (commit, scenario, seed). Nothing here reads a clock, draws from a global generator or iterates over a set.
 """

@@ -1,12 +1,12 @@
-"""Ways through an anonymous network: whoever is called does not learn by whom.
+"""Streams through an anonymous network: the called host does not learn which host calls.
 
-A peer that is named `purpose@address` is called through it. The one at that address knows the stream by a name that
-nobody else has had or will have (`in:17`), can answer by that name while the stream stands, and is told nothing else.
-Two purposes are two streams, with latencies of their own. Where there is no stream, frames to such a name are lost,
-unlike those on the plain ways of the other modes, which carry datagrams.
+A machine calls the name `purpose@address` through this network. The host at that address knows the stream by a unique
+name (`in:17`). It can answer by that name while the stream is open, and learns nothing else. Two purposes are two
+streams, each with its own latency. Without an open stream, frames to such a name are lost. Plain links carry datagrams
+and need no stream.
 
-The network itself is not simulated: partitions lie between the two ends, and what an observer records of a frame is
-that its sender speaks into the network.
+The network itself is not simulated. Partitions lie between the two ends of a stream, and an observer records of a frame
+that its sender sends into the network.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from veilcast.sim.trace import LINK
 
 
 def is_anonymous(peer: Address) -> bool:
-    """Whether a machine knows this peer through the anonymous network."""
+    """True if a machine reaches this peer through the anonymous network."""
     return "@" in peer or peer.startswith(_INBOUND)
 
 
 class AnonymousLinkEngine(Engine):
-    """An engine with two kinds of ways; a hidden one is among its host's links while its stream stands."""
+    """An engine with plain links and anonymous streams. A stream is among its host's links while it is open."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -37,7 +37,7 @@ class AnonymousLinkEngine(Engine):
         return host.links.get(destination) or super()._link(host, self._seen_going(destination))
 
     def _called(self, host: SimulatedHost, peer: Address) -> DirectedLink:
-        """The way to a peer that is to be tied: the one there is, or the beginning of a new stream."""
+        """The link to a peer that the host connects to: the one that exists, or a new stream that is not open yet."""
         if "@" not in peer or peer in host.links:
             return self._link(host, peer)
         inbound, address = Address(f"{_INBOUND}{self._inbound()}"), Address(peer.partition("@")[2])
@@ -54,28 +54,26 @@ class AnonymousLinkEngine(Engine):
         return ANONYMOUS_NETWORK if is_anonymous(destination) else destination
 
     def _back(self, way: DirectedLink) -> DirectedLink:
-        """The same way in the other direction."""
+        """The link in the other direction."""
         return way.back or self._link(way.target, way.source)
 
     def _ways(self, host: SimulatedHost, target: SimulatedHost) -> list[DirectedLink]:
-        """All ways from one to the other: the plain one, and streams that either has called for."""
+        """All links from one host to the other: the plain one, and open streams that either end has called for."""
         hidden = [way for way in host.links.values() if way.back is not None and way.target is target]
         return [self._link(host, target.address), *hidden]
 
     def _open(self, way: DirectedLink) -> None:
-        """From now on a stream carries what its two ends send."""
         if way.back is not None:
             way.back.target.links[way.back.source] = way
             way.target.links[way.source] = way.back
 
     def _close(self, way: DirectedLink) -> None:
-        """A stream has ended: the names that its two ends had for one another lead nowhere."""
         if way.back is not None:
             del way.back.target.links[way.back.source]
             del way.target.links[way.source]
 
 
 ANONYMOUS_NETWORK: Final = Address("@")
-"""Where frames go that have no stream to go on; nobody is there."""
+"""Destination of frames without an open stream. No host is there."""
 
 _INBOUND: Final = "in:"

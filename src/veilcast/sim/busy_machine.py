@@ -1,12 +1,11 @@
-"""A host with only so much time: wraps a machine, and makes whatever it takes or gives wait for its turn.
+"""A machine on a host with limited processing time: received and sent frames wait for their turn.
 
-In the simulator's world work takes no time, so a server with a thousand clients answers them all at once. Where the
-question is how long clients wait for one another, each frame that comes must occupy the host for a while, and each that
-leaves, too: one queue before the machine and one after it, and a single pair of hands for both. What lies in front is
-taken in the order of arrival, and what came of it leaves before anything else is looked at.
+In the simulator, work takes no time, and a server answers a thousand clients at once. This wrapper is for measuring how
+long clients wait for one another. Each received frame and each sent frame occupies the host for a while. There is one
+queue before the machine, one after it, and one processor for both. Frames are received in their order of arrival, and
+all frames that follow from one are sent before the next one is received.
 
-What a frame costs is the caller's to say, for instance as it was measured on real machines. Timers and notices are
-free.
+The caller gives the cost of a frame, for example as measured on real machines. Timers and notices cost nothing.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from typing import Protocol, TypeAlias
 from veilcast.machine import Address, Durable, Event, Frame, Machine, Peers
 
 FrameCost: TypeAlias = Callable[[bytes], int]
-"""Of a frame, in microseconds."""
+"""The cost of a frame in microseconds."""
 
 
 class BusyInner(Machine, Peers, Durable, Protocol):
-    """What can be kept busy."""
+    """A machine that can be wrapped."""
 
 
 class BusyMachine:
-    """A machine itself; the owner's calls go to the machine inside."""
+    """A machine itself; its owner calls the inner machine."""
 
     def __init__(self, inner: BusyInner, receiving: FrameCost, sending: FrameCost) -> None:
         self.inner = inner
         self._receiving, self._sending = receiving, sending
         self._arrived: deque[tuple[bytes, Address]] = deque()
         self._leaving: deque[tuple[int, Frame]] = deque()
-        """And when each is ready."""
+        """Frames to send, each with the time at which it is ready."""
         self._ready_us: int | None = None
-        """When the first of those that arrived is taken in; None while nothing is in hand."""
+        """When the first frame in the queue is received; None while the queue is empty."""
         self._free_us = 0
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
@@ -75,7 +74,7 @@ class BusyMachine:
         self.inner.stored(record, now)
 
     def _gather(self, now: int) -> None:
-        """What the machine inside has to say waits for the hands, too."""
+        """Put the inner machine's frames into the queue after it."""
         while frames := self.inner.frames_to_send(now, _AT_ONCE):
             for frame in frames:
                 self._free_us = max(self._free_us, now) + self._sending(frame.data)

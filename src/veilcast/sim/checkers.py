@@ -1,11 +1,12 @@
-"""Checkers of readers, of every mode that has wishes: who must get what, and who must not; and how they are named.
+"""Checkers: they watch a running world and raise `ViolationError`.
 
-Checkers: plug-ins that look at a running world and raise `ViolationError` when it is not as it must be.
+A checker overrides the hooks it needs, and a hook without an override is never called. Events are rare beside frames,
+so `on_event` is nearly free. `on_change` is for the state inside machines. It runs after a machine's first step, and
+then after each step that changed the machine's `version`. A checked machine increments that counter whenever it changes
+a table. A step without a change costs one comparison.
 
-A checker overrides the hooks it needs and pays for nothing else: a hook that nobody overrides is never
-called. Events are rare beside frames, so `on_event` is nearly free. `on_change` is for the state inside
-machines: it runs after a machine's first step, and then after each that moved its `version`, a counter which a
-checked machine raises whenever it changes a table; a step that changed nothing costs one comparison."""
+The checkers of subscribers (`make_subscriber_checker`) serve every mode with subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +26,23 @@ from veilcast.topics import Conjunction
 
 
 class ViolationError(LocalError):
-    """What a checker found; the world adds when, where and how to see it again."""
+    """A checker's finding; the world adds when and where it happened, and the command that replays the run."""
 
 
 class Checker:
-    """The four hooks. All state of a checker lives as long as its run."""
+    """The four hooks. A checker keeps its state for the whole run."""
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         """A machine has emitted an event."""
 
     def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
-        """A machine has sent frames; what becomes of them on their way is not known yet."""
+        """A machine has sent frames; their arrival is not decided yet."""
 
     def on_change(self, world: World, address: Address, machine: Any) -> None:
         """A step has changed the tables of a machine, or was its first."""
 
     def on_end(self, world: World) -> None:
-        """The run is over: the place for what must have happened by then."""
+        """The run is over: check here what must have happened by then."""
 
 
 class AtMostOnce(Checker):
@@ -76,7 +77,7 @@ class InOrder(Checker):
 
 
 class OnlySubscribers(Checker):
-    """Nobody but these addresses delivers anything."""
+    """Only these addresses deliver notes."""
 
     def __init__(self, readers: Iterable[Address]) -> None:
         self._readers = dict.fromkeys(readers)
@@ -91,9 +92,9 @@ def notification_id(note: Note) -> bytes:
 
 
 class Intact(Checker):
-    """Every note delivered is one of those sent, unchanged. `sent` may still grow while the run goes on.
+    """Every delivered note is one of the sent ones, unchanged. `sent` may grow during the run.
 
-    Notes are known by their ids, or by what `name` reads from them where only the machine knows the id.
+    Notes are identified by their ids, or by `name` where only the machine knows the id.
     """
 
     def __init__(self, sent: Mapping[bytes, Publication], name: Callable[[Note], bytes] = notification_id) -> None:
@@ -110,7 +111,7 @@ class Intact(Checker):
 
 
 class Everyone(Checker):
-    """By the end every address has delivered every note sent. `sent` may still grow, as for `Intact`."""
+    """By the end every address has delivered every note in `sent`, which may grow during the run."""
 
     def __init__(
         self, sent: Iterable[bytes], addresses: Iterable[Address], name: Callable[[Note], bytes] = notification_id
@@ -130,7 +131,7 @@ class Everyone(Checker):
 
 
 class OverlayConnected(Checker):
-    """In the end those who are up can all reach one another, by the neighbours that `read` tells of each machine."""
+    """At the end all running machines can reach one another. `read` gives the neighbours of a machine."""
 
     def __init__(self, addresses: Iterable[Address], read: Callable[[Any], Iterable[Address]]) -> None:
         self._addresses, self._read = tuple(addresses), read
@@ -144,7 +145,7 @@ class OverlayConnected(Checker):
 
 
 class Bounded(Checker):
-    """A number read from each machine, be it wrapped or not, never passes its bound."""
+    """A number read from each unwrapped machine never exceeds its bound."""
 
     def __init__(self, what: str, bound: int, read: Callable[[Any], int]) -> None:
         self._what = what
@@ -162,11 +163,11 @@ def overrides_hook(checker: Checker, hook: str) -> bool:
 
 
 SubscriptionTable: TypeAlias = Mapping[Address, tuple[Conjunction, ...]]
-"""What each reader wants; subscriptions are numbered in this order."""
+"""The subscriptions of each subscriber, in the order in which they are numbered."""
 
 
 class PublicationLog:
-    """What the publishers sent, by its body; and what of it is on a publisher's disk, so that it must arrive."""
+    """All publications that were sent, by body; and those on a publisher's disk, which must arrive."""
 
     def __init__(self) -> None:
         self.sent: dict[bytes, Publication] = {}
@@ -184,9 +185,9 @@ def make_subscriber_checker(
     bounds: Callable[[Any], Mapping[str, int]],
     others: Mapping[str, Callable[[], Checker]] | None = None,
 ) -> Checker:
-    """The checker of this name, in a population of readers: those of all modes, and `others` of this one.
+    """The checker of this name: one for all modes, or one of `others` for this mode.
 
-    `bounds` says of a machine how large each of its tables may be.
+    `bounds` gives the largest size of each table of a machine.
     """
     if others and check in others:
         return others[check]()
@@ -209,7 +210,7 @@ def make_subscriber_checker(
 
 
 class Matching(Checker):
-    """Nobody is handed what it did not ask for."""
+    """Each delivered note matches the subscription that it is delivered for."""
 
     def __init__(self, wishes: SubscriptionTable) -> None:
         self._wishes = wishes
@@ -222,7 +223,7 @@ class Matching(Checker):
 
 
 class Complete(Checker):
-    """By the end all that is owed has been delivered, for each subscription that it matches."""
+    """By the end every owed note has been delivered for each subscription that it matches."""
 
     def __init__(self, diary: PublicationLog, wishes: SubscriptionTable) -> None:
         self._diary, self._wishes = diary, wishes
@@ -242,7 +243,7 @@ class Complete(Checker):
 
 
 class Unasked(Checker):
-    """The network let nothing through that its reader has to throw away; where cells are as fine as values."""
+    """No client received a note that it had to discard, where routing cells are as fine as values."""
 
     def __init__(self, clients: Iterable[Address]) -> None:
         self._clients = tuple(clients)

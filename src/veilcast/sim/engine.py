@@ -1,17 +1,15 @@
-"""The engine: a queue of what happens next, and the one loop that makes it happen.
+"""The engine: a queue of events, and the loop that processes them.
 
-A driver in the sense of `veilcast.machine`, with virtual time in place of a clock and `DirectedLink`s in place of
-sockets. All that happens is an entry of the agenda, so a run is decided by the order of the agenda, and that
-by (time, sequence number) alone. What the entries mean for hosts, disks and ties is the business of
-`world.World`, which is built on this class.
+The engine is a driver in the sense of `veilcast.machine`, with virtual time in place of a clock and `DirectedLink` in
+place of sockets. Everything that happens is an entry of the event queue. The order of the queue decides a run, and
+(time, sequence number) alone decides that order. `world.World` is built on this class and says what entries mean for
+hosts, disks and connections.
 
-
-The queue of a world: entries in order of (time, sequence), taken eight milliseconds at a time.
-
-A heap pays for its depth on every step, most of it in cache misses: with 10^5 frames in flight that is more
-than all else a step costs. Nothing needs the whole queue in order, though, only the next few entries. So
-entries are thrown unsorted into buckets of 8,192 microseconds, a heap keeps the few bucket numbers, and a
-bucket is sorted once, when its time has come. The order is exactly that of a heap."""
+Why the queue is no heap: a heap pays for its depth at every step, mostly in cache misses. With 10^5 frames in flight
+that costs more than all else in a step. Only the next few entries need an order. So entries are appended to buckets of
+8,192 microseconds, a heap holds the few bucket numbers, and a bucket is sorted once, when its time has come. The order
+is exactly that of a heap.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +34,11 @@ from veilcast.sim.rng import check_seed
 from veilcast.sim.trace import CHUNK, LINK, LOST, SENT, RunTrace
 
 QueueEntry: TypeAlias = tuple[int, int, SimulatedHost | None, DirectedLink | None, Any]
-"""Time, sequence number, and what happens; see `Engine._loop`. No two are alike in the first two."""
+"""Time, sequence number, and the event; see `Engine._loop`. No two entries have the same first two fields."""
 
 
 class EventQueue:
-    """`buckets` is open to the engine's loop: an entry that finds its bucket there may simply be appended."""
+    """`buckets` is public for the engine's loop, which appends an entry directly if its bucket exists."""
 
     __slots__ = ("_numbers", "_open", "buckets")
 
@@ -51,7 +49,7 @@ class EventQueue:
         self._open: list[QueueEntry] | None = None
 
     def push(self, entry: QueueEntry) -> None:
-        """Add an entry; while a bucket is open, none that belongs before the entry it is at."""
+        """Add an entry. While a bucket is open, the entry must not belong before the current one."""
         number = entry[0] >> BUCKET_BITS
         bucket = self.buckets.get(number)
         if bucket is not None:
@@ -63,26 +61,26 @@ class EventQueue:
             heappush(self._numbers, number)
 
     def open(self) -> list[QueueEntry]:
-        """The next bucket, to be iterated over: what is pushed into it meanwhile turns up in its place."""
+        """The next bucket, to be iterated over. Entries pushed into it meanwhile appear in their place."""
         number = heappop(self._numbers)
         bucket = self._open = self.buckets.pop(number)
         bucket.sort()
         return bucket
 
     def close(self, time: int, sequence: int) -> None:
-        """Put back what the open bucket holds after this entry, which was the last to be taken."""
+        """Put back the entries of the open bucket after this one, which was the last to be processed."""
         bucket, self._open = self._open or [], None
         for entry in bucket[bisect_right(bucket, (time, sequence + 1)) :]:
             self.push(entry)
 
     def remove(self, entry: QueueEntry) -> None:
-        """Take an entry away, if it is still there; while no bucket is open."""
+        """Remove an entry if it is still in the queue; only while no bucket is open."""
         bucket = self.buckets.get(entry[0] >> BUCKET_BITS, [])
         if entry in bucket:
             bucket.remove(entry)
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """All entries, in no order; for counting, while no bucket is open."""
+        """All entries, unordered, for counting; only while no bucket is open."""
         for bucket in self.buckets.values():
             yield from bucket
 
@@ -90,15 +88,15 @@ class EventQueue:
 BUCKET_BITS: Final = 13
 
 OwnerCall: TypeAlias = Callable[[Any, int], object]
-"""What an owner does with a machine: `call(machine, now)`. Any, since each mode offers its own methods."""
+"""An owner's call of a machine: `call(machine, now)`. The machine is Any, since each mode has its own methods."""
 
 
 class SimulationError(LocalError):
-    """A checker's violation, or a machine that broke the contract; ends with the command that replays it."""
+    """A checker's violation, or a machine that broke the contract; ends with the command that replays the run."""
 
 
 class FrameCounts(msgspec.Struct, frozen=True):
-    """Where all frames are: sent + duplicated = delivered + lost + in_flight, whenever no run is going on."""
+    """All frames of a run: sent + duplicated = delivered + lost + in_flight, whenever the engine is not running."""
 
     sent: int
     duplicated: int
@@ -108,7 +106,7 @@ class FrameCounts(msgspec.Struct, frozen=True):
 
 
 class Engine(ABC):
-    """Hosts, links, an agenda, and time. Times in calls are microseconds from the present."""
+    """Hosts, links, an event queue, and time. Times in calls are microseconds from now."""
 
     def __init__(self, seed: int, links: LinkDelays, recording: RunRecorder | None, replay: str) -> None:
         self.seed = check_seed(seed)
@@ -144,21 +142,21 @@ class Engine(ABC):
 
     @property
     def trace_hash(self) -> str:
-        """Equal for two runs exactly when nothing observable differs between them."""
+        """Equal for two runs exactly if nothing observable differs between them."""
         return self._trace.digest()
 
     def after(self, delay_us: int, action: Callable[[], object]) -> None:
-        """Do this to the world when its time comes."""
+        """Run an action on the world after this delay."""
         if delay_us < 0:
             raise LocalError("what is past cannot be changed")
         self._push(self._time + delay_us, None, None, action)
 
     def call(self, address: Address, call: OwnerCall) -> None:
-        """Let a machine's owner call it, next in line. A paused machine is called later, a dead one never."""
+        """Let a machine's owner call it next. A paused machine is called later, a dead one never."""
         self._push(self._time, self._known(address), None, call)
 
     def run(self, duration_us: int) -> None:
-        """Let this much time pass; raises `SimulationError`, and from then on again at every call."""
+        """Let this much time pass. After a `SimulationError`, every further call raises it again."""
         if self._failure is not None:
             raise self._failure
         if duration_us < 0:
@@ -280,8 +278,11 @@ class Engine(ABC):
             self._delivered += delivered
 
     def _admit(self, host: SimulatedHost, link: DirectedLink | None, data: Any) -> tuple[int, DirectedLink | None, Any]:
-        """What the clock of an unusual host shows, or `_NEVER`, and the entry that it gets now: while some wait
-        in line, that is the first of them, and this one goes to the end. Turns do not wait: they move the line."""
+        """The time on the clock of an unusual host, or `_NEVER`, and the entry to process now.
+
+        While entries wait in line, that is the first of them, and this entry goes to the end. Turns do not wait: they
+        move the line.
+        """
         if host.machine is None:
             self._lost += link is not None
             return _NEVER, link, data
@@ -305,7 +306,7 @@ class Engine(ABC):
         return self._time if host.clock is None else host.clock.read(self._time), link, data
 
     def _is_due(self, host: SimulatedHost, now: int) -> bool:
-        """Take the alarm that woke this host, and say whether its machine has something due."""
+        """Remove the wake-up time that woke this host. Returns True if its machine has a timer due."""
         if not host.alarms or host.alarms[-1] != self._time:
             return False  # It was armed for an incarnation that is gone.
         host.alarms.pop()
@@ -328,7 +329,7 @@ class Engine(ABC):
             self._push(when, host, None, None)
 
     def _give_turn(self, host: SimulatedHost, frames: int) -> None:
-        """After a full batch a machine may have more frames: ask it again, after what else happens now."""
+        """After a full batch a machine may have more frames: ask it again, after all other events of this moment."""
         if frames > FRAMES_LIMIT:
             raise LocalError(f"frames_to_send gave {frames} frames, {FRAMES_LIMIT} were allowed")
         self._count_turn(host)
@@ -343,7 +344,7 @@ class Engine(ABC):
             raise LocalError(f"{TURNS_LIMIT} turns at one instant: its timer stays due, or its frames never end")
 
     def _send(self, host: SimulatedHost, frames: list[Frame]) -> None:
-        """Send frames through the weather, or under the eyes of a recorder: what the loop leaves out."""
+        """Send frames with link faults, or for a recorder: the cases that the loop leaves out."""
         if not self._calm:
             self._trace.add_note(self._time, SENT, b"")
         for frame in frames:
@@ -363,7 +364,7 @@ class Engine(ABC):
                 self._trace.add_note(LOST, link.number, data)
 
     def _take_more(self, host: SimulatedHost, machine: Machine, event: Event) -> None:
-        """Act on the second and all later events of a step, up to the last or to the machine's end."""
+        """Process the second and all later events of a step, up to the last or to the machine's end."""
         for _ in range(1, EVENTS_LIMIT):
             self._take(host, event)
             following = machine.next_event() if host.machine is machine else None
@@ -373,12 +374,12 @@ class Engine(ABC):
         raise LocalError(f"more than {EVENTS_LIMIT} events in one step: they never end")
 
     def _seen_going(self, destination: Address) -> Address:
-        """Where an observer of all links sees a frame go."""
+        """The destination that an observer of all links sees."""
         return destination
 
     @abstractmethod
     def _take(self, host: SimulatedHost, event: Event) -> None:
-        """Act on what a machine tells or asks."""
+        """Act on a machine's event."""
 
     def _ask(self, checker: Checker, hook: Callable[[Any, Address, Any], None], host: SimulatedHost, what: Any) -> None:
         try:
@@ -394,14 +395,14 @@ class Engine(ABC):
         return SimulationError(f"{who}: {what} ({self._time - START_US} us into the run)\nreplay: {self._replay}")
 
     def _known(self, address: Address) -> SimulatedHost:
-        """The host of an address that was added: only there can anything be done, or befall anyone."""
+        """The host of an address that was added; only there can anything happen."""
         host = self._hosts.get(address)
         if host is None or host.factory is None:
             raise LocalError(f"nobody was added to this world as {address}")
         return host
 
     def _host(self, address: Address) -> SimulatedHost:
-        """The host of any address, even one that machines only talk about."""
+        """The host of any address, also one that machines only talk about."""
         host = self._hosts.get(address)
         if host is None:
             if len(self._hosts) >= HOSTS_LIMIT:
@@ -429,18 +430,18 @@ class Engine(ABC):
 
 
 def take_turn(machine: Machine, now: int) -> None:
-    """A call that changes nothing: the machine is asked for its frames, events and timer, and that is all."""
+    """A call that changes nothing: the machine is asked for its frames, events and timer."""
 
 
 START_US: Final = 1_767_225_600_000_000
-"""Every world begins at the same moment: the first of January 2026, UTC."""
+"""Every world begins at the same moment: 1 January 2026, UTC."""
 FRAMES_LIMIT: Final = 64
-"""Frames a machine may hand over in one call."""
+"""Most frames that a machine may hand over in one call."""
 TURNS_LIMIT: Final = 10_000
-"""Turns a host may ask for at one instant before it is called stuck."""
+"""Most turns of a host at one instant; with more it counts as stuck."""
 EVENTS_LIMIT: Final = 100_000
-"""Events a machine may emit in one step before they are called endless."""
+"""Most events that a machine may emit in one step; with more they count as endless."""
 HOSTS_LIMIT: Final = 10_000_000
 _LAST: Final = 1 << 62
-"""After every sequence number: the end of a run comes after all else of its moment."""
+"""Higher than every sequence number: the end of a run comes after all other events of its moment."""
 _NEVER: Final = -1

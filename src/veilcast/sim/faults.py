@@ -1,13 +1,12 @@
-"""Faults as values: what goes wrong, when, and for how long; scripted, or drawn from the seed.
+"""Faults as values: what fails, when, and for how long; scripted, or drawn from the seed.
 
-A fault begins at `at_us` of the run and ends `for_us` later, or never. `draw_swarm` draws a plan: each seed
-switches on a random subset of the kinds, each with random strength, since a world where everything fails a
-little at once hides the bugs that need one thing to fail a lot. All drawn faults are over by three quarters
-of the run: what a protocol must achieve in the end, it must achieve in the calm that follows. Clocks stay
-wrong.
+A fault begins at `at_us` of the run and ends `for_us` later, or never. `draw_swarm` draws a plan. Each seed switches on
+a random subset of the kinds, each with a random strength: if everything fails a little at once, bugs that need one
+thing to fail a lot stay hidden. All drawn faults are over by three quarters of the run, and a protocol must achieve its
+goals in the calm that follows. Only clocks stay wrong.
 
-Faults may overlap: the first end of a crash restarts a node, the first end of a pause continues it, the end
-of any storm is calm; a way that two partitions block stays closed until both have ended.
+Faults may overlap. The first end of a crash restarts a node, the first end of a pause resumes it, and the end of any
+storm is calm. A link that two partitions block stays closed until both have ended.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from veilcast.sim.world import World
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"):
-    """The base of every fault; in TOML its `kind` says which it is."""
+    """The base of every fault; in TOML, `kind` selects the class."""
 
     lasting: ClassVar[bool] = True
-    """Whether this fault goes on until it is ended."""
+    """True if this fault lasts until it is ended."""
 
     at_us: int = 0
     for_us: int | None = None
-    """None is for good."""
+    """Duration in microseconds; None lasts to the end of the run."""
 
     def __post_init__(self) -> None:
         if self.at_us < 0:
@@ -42,18 +41,18 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
             raise ConfigError("for_us must be positive, and is not for what happens at once")
 
     def nodes(self) -> tuple[Address, ...]:
-        """The addresses it names, so that a script can be checked before it runs."""
+        """The addresses that the fault names, so that a script can be checked before it runs."""
         return ()
 
     def begin(self, world: World) -> None:
         raise NotImplementedError
 
     def end(self, world: World) -> None:
-        """Nothing to undo, unless a fault says otherwise."""
+        """Undo the fault; nothing by default."""
 
 
 class Crash(Fault, frozen=True, tag="crash"):
-    """The machine dies; at the end the next incarnation starts, with what the disk holds."""
+    """The machine dies. At the end its next incarnation starts, with the contents of the disk."""
 
     node: Address
 
@@ -68,7 +67,7 @@ class Crash(Fault, frozen=True, tag="crash"):
 
 
 class Pause(Fault, frozen=True, tag="pause"):
-    """The process stops; at the end all that came for it meanwhile comes at once."""
+    """The process stops. At the end it receives all waiting messages at once."""
 
     node: Address
 
@@ -83,7 +82,7 @@ class Pause(Fault, frozen=True, tag="pause"):
 
 
 class Partition(Fault, frozen=True, tag="partition"):
-    """No frame gets from these sources to these targets. One way: the other way is a second fault."""
+    """No frame gets from these sources to these targets. The other direction is a second fault."""
 
     sources: tuple[Address, ...]
     targets: tuple[Address, ...]
@@ -105,7 +104,7 @@ class Partition(Fault, frozen=True, tag="partition"):
 
 
 class Cut(Fault, frozen=True, tag="cut"):
-    """The stream between two machines breaks, if there is one; they may make another at once."""
+    """The stream between two machines breaks, if there is one; they may connect again at once."""
 
     lasting: ClassVar[bool] = False
 
@@ -119,7 +118,7 @@ class Cut(Fault, frozen=True, tag="cut"):
 
 
 class Storm(Fault, frozen=True, tag="storm"):
-    """Bad weather on all links; at the end it is calm."""
+    """Faults on all links; calm at the end."""
 
     weather: Weather
 
@@ -131,7 +130,7 @@ class Storm(Fault, frozen=True, tag="storm"):
 
 
 class Skew(Fault, frozen=True, tag="skew"):
-    """A clock that is wrong by an offset and runs at a wrong rate, from now on."""
+    """A clock with a wrong offset and a wrong rate, from this time on."""
 
     lasting: ClassVar[bool] = False
 
@@ -158,7 +157,7 @@ def inject_faults(world: World, faults: Iterable[Fault]) -> None:
 
 
 def draw_swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: Sequence[str]) -> tuple[AnyFault, ...]:
-    """The plan of this seed. Each kind has its own chance, so leaving one out leaves the others alike."""
+    """The faults of this seed. Each kind has its own generator, so leaving one out does not change the others."""
     plan: list[AnyFault] = []
     weather = {}
     calm_from_us = max(1, horizon_us * 3 // 4)
@@ -183,7 +182,7 @@ def draw_swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: 
 def draw_kills(
     rng: Random, whom: Callable[[], Address], *, least: int = 0, most: int, longest_us: int, begin_us: int, end_us: int
 ) -> list[AnyFault]:
-    """Deaths at any moment, in the middle of whatever is done; who dies is drawn, and is back soon, before the end."""
+    """Crashes at any moment, of drawn machines, each with a restart before `end_us`."""
     deaths: list[AnyFault] = []
     for _ in range(rng.randint(least, most)):
         node, length_us = whom(), rng.randint(1, longest_us)
@@ -226,7 +225,7 @@ def _spells(rng: Random, addresses: Sequence[Address], horizon_us: int) -> Itera
 
 
 def _spell(rng: Random, horizon_us: int) -> tuple[int, int]:
-    """A beginning, and a length that ends before the horizon."""
+    """A start, and a duration that ends before the horizon."""
     at = rng.randrange(horizon_us)
     return at, rng.randint(1, horizon_us - at)
 
@@ -236,9 +235,9 @@ def _bind(step: Callable[[World], None], world: World) -> Callable[[], None]:
 
 
 PARTITION_SIDE: Final = 32
-"""Nodes on the smaller side of a drawn partition: it blocks every pair across, so this bounds its work."""
+"""Most nodes on the smaller side of a drawn partition. It blocks every pair across, so this bounds its work."""
 _STORMS: Final = {"loss": 400_000, "duplicate": 300_000, "reorder": 500_000, "replay": 100_000}
-"""The kinds that are weather, and the most parts per million of each."""
+"""The kinds that are link faults, with the highest rate of each in parts per million."""
 _PLANS: Final[dict[str, Callable[[Random, Sequence[Address], int], list[AnyFault]]]] = {
     "crash": _crashes,
     "pause": _pauses,

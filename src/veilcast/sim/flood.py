@@ -1,8 +1,7 @@
-"""Flooding: the smallest machine that is worth simulating, and the one to learn the contract from.
+"""Flooding: the smallest machine worth simulating, and the one to learn the contract from; with its population.
 
-A message is an id of 16 bytes and a body. On first receipt a node delivers it and sends it on to every peer
-but the one it came from; later copies are dropped. It hides nothing: it is here to teach, to test the engine
-and to measure it.
+A message is an id of 16 bytes and a body. On first receipt a node delivers it and forwards it to every peer except its
+sender; later copies are dropped. Flooding hides nothing: it is here to teach, to test the engine and to measure it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from veilcast.sim.world import World
 
 
 class FloodNode:
-    """A node whose peers are those it was told of. It remembers the last `memory` ids."""
+    """A node that knows the peers which the driver reports. It remembers the last `memory` ids."""
 
     __slots__ = ("_events", "_frames", "_memory", "_peers", "_seen", "version")
 
@@ -35,7 +34,7 @@ class FloodNode:
         self.version = 0
 
     def publish(self, message: bytes, body: bytes) -> None:
-        """Send a body to all, under an id that was never used before."""
+        """Send a body to all nodes, under an id that was never used before."""
         if len(message) != ID_SIZE:
             raise LocalError(f"an id has {ID_SIZE} bytes")
         self.receive(message + body, _OWNER, 0)
@@ -81,13 +80,13 @@ class FloodNode:
 
 
 class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="flood"):
-    """Flood machines on a small world, where someone publishes every so often."""
+    """Flood nodes on a small-world graph, where a random node publishes every `every_us`."""
 
     nodes: int = 50
     neighbours: int = 4
     rewire: float = 0.1
     memory: int = 1024
-    """Ids a node remembers; fewer than are under way at once, and it floods for ever."""
+    """Ids that a node remembers. With fewer than are in flight at once, messages circulate for ever."""
     messages: int = 20
     every_us: int = 100_000
     body_size: int = 64
@@ -124,7 +123,7 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             self._plan_message(world, rng.choice(addresses), number, sent)
 
     def facts(self, world: World) -> dict[str, int]:
-        """What a run has to say beyond the world's own counts: nothing, for a flood."""
+        """Nothing beyond the world's own counts."""
         return {}
 
     def _plan_message(self, world: World, publisher: Address, number: int, sent: dict[bytes, Publication]) -> None:
@@ -152,6 +151,6 @@ class FloodPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
 ID_SIZE: Final = 16
 _OWNER: Final = Address("")
-"""The source of what the owner publishes: no peer's address, so it goes to every peer."""
+"""The source of the owner's publications: no peer has this address, so they go to every peer."""
 _CHECKS: Final = ("once", "intact", "everyone", "memory")
 _TOPIC: Final = "flood"

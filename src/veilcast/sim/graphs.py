@@ -1,4 +1,4 @@
-"""Overlays to run on."""
+"""Random graphs for overlays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from veilcast.errors import ConfigError
 
 
 def watts_strogatz(n: int, k: int, p: float, rng: Random) -> list[tuple[int, int]]:
-    """A small world: a ring where each node knows its k nearest, each edge rewired with probability p.
+    """A small world: a ring where each node knows its k nearest, and each edge is rewired with probability p.
 
-    Edges come as (u, v) with u < v, in order. An edge of a node that knows everyone already stays as it is.
+    Edges are (u, v) with u < v, in order. An edge of a node that already knows all others stays.
     """
     check_small_world(n, k, p)
     # Neighbours as keys of a dict: membership in constant time, and an order that does not depend on hashes.
@@ -33,7 +33,7 @@ def watts_strogatz(n: int, k: int, p: float, rng: Random) -> list[tuple[int, int
 
 
 def is_connected(n: int, edges: list[tuple[int, int]]) -> bool:
-    """Whether every node can be reached from every other."""
+    """True if every node can be reached from every other."""
     known: list[list[int]] = [[] for _ in range(n)]
     for u, v in edges:
         known[u].append(v)

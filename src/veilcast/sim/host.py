@@ -1,16 +1,13 @@
-"""A host: the place where a machine lives, and dies, and comes back.
+"""Hosts: each address has one for the whole run, and a machine is one of its incarnations.
 
-An address has one host for the whole run; a machine is one of its incarnations. What a host has written to
-its disk outlives the machine, and is handed to the next one in its `Birth`. A host whose address nobody added
-is simply down: frames to it are lost, as on a network.
+The disk of a host outlives the machine, and its records are given to the next incarnation (`Birth`). A host whose
+address was never added is down: frames to it are lost, as on a network.
 
-
-A node's clock: the world's time, some way off, and running a little fast or slow.
-
-`read` is the time a machine is told; it never goes back, even when the clock is set back: it then stands
-still until the old reading is reached again, as a careful driver makes it. `when` is the inverse: the first
-instant of the world at which the clock shows a deadline, so that timers fire on the node's own time. Both are
-exact in integers."""
+A host's clock may be wrong. `HostClock.read` is the time that the machine is given. It never goes back: if the clock is
+set back, it stands still until the old reading is reached again, as a careful driver makes it. `HostClock.when` is the
+inverse: the first instant of the world at which the clock shows a deadline, so that timers fire by the host's own time.
+Both are exact in integers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ from veilcast.sim.rng import SeededEntropy, derive_bytes, derive_rng
 
 
 class HostClock:
-    """`offset_us` ahead of the world at `since_us`; gains `drift_ppm` microseconds a second from then on."""
+    """`offset_us` ahead of the world at `since_us`; from then on it gains `drift_ppm` microseconds a second."""
 
     __slots__ = ("_floor", "_offset", "_rate", "_since")
 
@@ -56,13 +53,13 @@ _MILLION: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Birth:
-    """All that a new incarnation is given. Its chance is made on first use: most small machines need none."""
+    """The arguments of a new incarnation. Its generators are made on first use: most small machines need none."""
 
     address: Address
     incarnation: int
     now: int
     stored: dict[int, bytes]
-    """What earlier incarnations asked to `Record`, got `stored` and did not settle, by number, in order of writing."""
+    """Records that earlier incarnations stored and did not settle, by number, in order of writing."""
     seed: int
 
     @cached_property
@@ -78,7 +75,7 @@ MachineFactory: TypeAlias = Callable[[Birth], Machine]
 
 
 class SimulatedHost:
-    """The engine's state for one address; plain slots, because there may be 10^5 of these."""
+    """The engine's state for one address; with slots, because there may be 10^5 hosts."""
 
     __slots__ = (
         "address",

@@ -1,7 +1,7 @@
-"""Keys for the nodes of a mesh that are members of their own, with their own lots, habits and grants.
+"""Keyrings of simulated members, each with its own membership and grants.
 
-One authority in memory for each set of topics and length of epochs; keyrings are made when they are first asked for,
-and kept for the process, since a hundred worlds ask for the same ones.
+There is one authority in memory for each set of topics and epoch length. Keyrings are made on first use and kept for
+the process, since a hundred worlds use the same ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from veilcast.topics import Schema
 
 
 def make_hardened_keyring(topic: str, cover: float, epoch_us: int, role: str, number: int) -> Keyring:
-    """The keyring of the node of this number, in this role; a forwarder's is a membership and nothing else."""
+    """The keyring of the member with this number and role; a forwarder's has a membership and no grant."""
     wanted = () if role == "forwarder" else ((topic, role),)
     return make_keyring(make_topic_records((topic,), cover, "hardened"), epoch_us, wanted, number)
 
@@ -34,7 +34,7 @@ def make_keyring(
     number: int,
     standing: TlsRole | None = None,
 ) -> Keyring:
-    """The keyring of the node of this number, with a grant for each topic that it has a role in."""
+    """The keyring of the member with this number, with one grant for each (topic, role) in `wanted`."""
     roles = [role for _, role in wanted] or ["forwarder"]
     entropy = SeededEntropy(derive_bytes(number, "member", *roles))
     first = epoch_of(START_US, epoch_us)
@@ -59,4 +59,4 @@ def _authority(topics: tuple[TopicRecord, ...], epoch_us: int) -> Authority:
 
 
 KEYRING_EPOCHS: Final = 64
-"""For how many epochs from the start on the keys hold."""
+"""Number of epochs, from the start of the world, in which the keys are valid."""

@@ -1,12 +1,12 @@
 """Links: when a frame arrives, and whether it does.
 
-A link's latency is drawn once, from the quantiles of `LinkDelays.latency_us`, the same both ways; each frame adds
-a draw from `LinkDelays.jitter_us`. Frames of one link keep their order, jitter or not; only the weather breaks it.
-The weather is what goes wrong everywhere: loss, duplication, reordering, each a rate in parts per million; and replay,
-by an adversary who listens everywhere and sends old frames again.
+The latency of a link is drawn once from the quantiles of `LinkDelays.latency_us`, the same in both directions. Each
+frame adds a draw from `LinkDelays.jitter_us`. Frames of one link keep their order, with jitter, too. Only the weather
+breaks it: the rates of loss, duplication, reordering and replay on all links, in parts per million. Replay is an
+adversary that listens everywhere and sends old frames again.
 
-The chance of a frame is one keyed hash of (link, how many frames went before): it gives all the words a frame
-may need, keeps no generator per link, and makes a frame's fate independent of every other link.
+The random words of a frame are one keyed hash of (link, number of earlier frames). This needs no generator for each
+link, and makes a frame's fate independent of all other links.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class LinkDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long frames take, as evenly spaced quantiles: one number is a constant, two are a uniform range."""
+    """Delays of frames, as evenly spaced quantiles: one number is a constant, two are a uniform range."""
 
     latency_us: tuple[int, ...] = (10_000, 100_000)
-    """Drawn once for each link; at least 1, so that time goes on whatever machines send."""
+    """Drawn once for each link; at least 1, so that time passes whatever machines send."""
     jitter_us: tuple[int, ...] = (0,)
     """Drawn for each frame and added."""
 
@@ -46,7 +46,8 @@ class LinkDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Weather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What goes wrong on every link: parts per million of frames, and how late a reordered or replayed one may be."""
+    """Faults of every link: rates in parts per million of frames, and the longest delay of a reordered or replayed
+    frame."""
 
     loss_ppm: int = 0
     duplicate_ppm: int = 0
@@ -66,7 +67,7 @@ class Weather(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DirectedLink:
-    """One direction of a pair: where it leads, and what is known of its frames."""
+    """One direction of a link: its target, and the state of its frames."""
 
     __slots__ = (
         "_frames",
@@ -86,10 +87,10 @@ class DirectedLink:
     def __init__(self, number: int, source: Address, target: SimulatedHost, latency_us: int) -> None:
         self.number = number
         self.source = source
-        """The name by which the one at the end knows the one at the beginning."""
+        """The name by which the target knows the sender."""
         self.target = target
         self.back: DirectedLink | None = None
-        """The way back, of a stream whose ends have other names for one another than their addresses (`hidden`)."""
+        """The other direction, for a stream whose ends do not know each other's addresses (`anonymous_links`)."""
         self.latency_us = latency_us
         self.tie = DISCONNECTED
         self.ties = 0  # How often the pair was tied: the number of its tie, or of its last one.
@@ -101,13 +102,13 @@ class DirectedLink:
         self._latest = 0  # The arrival that later frames may not overtake.
 
     def wait(self, notice: Callable[[Any, int], None]) -> None:
-        """Keep a notice until the way is open again."""
+        """Keep a notice until the link is open again."""
         if self.waiting is None:
             self.waiting = deque(maxlen=2)
         self.waiting.append(notice)
 
     def arrivals(self, time: int, seed: int, jitter_us: tuple[int, ...], weather: Weather) -> tuple[int, ...]:
-        """When a frame sent at `time` arrives: at no time, once, or more than once."""
+        """The arrival times of a frame sent at `time`: none, one, or more."""
         if not self._key:
             self._key = derive_bytes(seed, "link", self.source, self.target.address)
         words = _WORDS.unpack(blake2b(self._frames.to_bytes(8, "little"), key=self._key).digest())
@@ -130,7 +131,7 @@ class DirectedLink:
 CALM: Final = Weather()
 DISCONNECTED: Final = 0
 CONNECTED: Final = 1
-"""A machine asked for this pair; the tie ends with either machine's life."""
+"""A machine asked for this connection; it ends when either machine dies."""
 ALWAYS_CONNECTED: Final = 2
-"""The world's owner laid this pair; a machine that comes back finds it again."""
+"""The world's owner made this connection; a restarted machine has it again."""
 _WORDS: Final = Packed("<8Q")

@@ -1,7 +1,7 @@
-"""Writes what a world shows into the tables of `veilcast.observe`, and into nothing else.
+"""Writes what an observer sees of a world into the tables of `veilcast.observe`.
 
-Times are the world's own, not a node's skewed clock: the observer has a good watch. A pair or a node that is
-seen more than once in an epoch is one row of it.
+Times are the world's own, not a node's skewed clock: the observer's clock is right. A pair or a node that is seen
+several times in an epoch is one row.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from veilcast.observe import CellRow, ObservationRow, PresenceRow, TopologyRow, 
 
 
 class RowSink(Protocol):
-    """Where rows go: a `veilcast.observe.TableWriter`, or anything that keeps them."""
+    """Receives rows: a `veilcast.observe.TableWriter`, or anything that keeps them."""
 
     def append(self, row: ObservationRow) -> None: ...
 

@@ -1,9 +1,9 @@
-"""All chance of a world, derived from its seed by name.
+"""All randomness of a world, derived from its seed by name.
 
-Every stream is a keyed hash of (seed, names): who draws, and for what. So a node's luck depends on the seed,
-its own address and its incarnation, and a link's on its two ends; adding a node or a link leaves every other
-stream as it was, and a run can be cut down to the nodes that matter. BLAKE2b and the Mersenne Twister give
-the same numbers on every platform.
+Every stream is a keyed hash of (seed, names), where the names say who draws, and for what. A node's stream depends on
+the seed, its address and its incarnation, and a link's stream on its two ends. So an added node or link leaves every
+other stream unchanged, and a run can be cut down to the nodes that matter. BLAKE2b and the Mersenne Twister give the
+same numbers on every platform.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from veilcast.errors import ConfigError
 
 
 def derive_bytes(seed: int, *names: str) -> bytes:
-    """32 bytes that belong to these names under this seed."""
+    """32 bytes for these names under this seed."""
     digest = blake2b(digest_size=32, key=seed.to_bytes(8, "little"), person=_PERSON)
     for name in names:
         raw = name.encode()
@@ -30,7 +30,7 @@ def derive_rng(seed: int, *names: str) -> Random:
 
 
 class SeededEntropy:
-    """Stands in for the system's generator: `entropy(n)` gives n bytes that look random and replay."""
+    """Replaces the system's generator: `entropy(n)` gives n bytes that look random and are the same in each run."""
 
     __slots__ = ("_blocks", "_key")
 
@@ -47,7 +47,7 @@ class SeededEntropy:
 
 
 def check_seed(seed: int) -> int:
-    """The seed, if it is one: 64 bits, not negative."""
+    """Return the seed, if it has 64 bits and is not negative."""
     if not 0 <= seed < 1 << 64:
         raise ConfigError(f"seed must be between 0 and 2^64 - 1, not {seed}")
     return seed
@@ -56,8 +56,8 @@ def check_seed(seed: int) -> int:
 def draw_quantile(points: tuple[int, ...], word: int) -> int:
     """The value at `word / 2^64` of a distribution given by evenly spaced quantiles, in integer arithmetic.
 
-    One point is a constant, two are the uniform distribution between them, more draw any shape, long tails
-    included.
+    One point is a constant, two are the uniform distribution between them, and more give any shape, also with long
+    tails.
     """
     place = word * (len(points) - 1)
     index = place >> 64
@@ -68,7 +68,7 @@ def draw_quantile(points: tuple[int, ...], word: int) -> int:
 
 
 def happens(ppm: int, word: int) -> bool:
-    """Whether a thing of this many parts per million comes about, for a word of 64 random bits."""
+    """True if an event of this rate, in parts per million, happens, for 64 random bits in `word`."""
     return word * 1_000_000 >> 64 < ppm
 
 

@@ -1,8 +1,8 @@
-"""Scenarios: a whole run as a TOML file, read into frozen values that cannot be wrong.
+"""Scenarios: a whole run as a TOML file, read into frozen values that are validated.
 
-A scenario names a population (which machines, on which graph, doing what), the links between them, and what
-goes wrong: a script of faults, a swarm of them drawn from the seed, or both. `load_scenario` takes a packaged name or
-a path, `run_scenario` makes a world of it and lets it run. An unknown key is an error that names the key.
+A scenario names a population, the links between its machines, and the faults: a script, a swarm drawn from the seed, or
+both. `load_scenario` takes a packaged name or a path. `run_scenario` builds a world and runs it. An unknown key is an
+error that names the key.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ AnyPopulation: TypeAlias = (
     | FoilPopulation
     | BrokersPopulation
 )
-"""A mode joins the simulator with one population class, named here."""
+"""Each mode has one population class, named here."""
 
 
 class Swarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Faults drawn from the seed."""
 
     kinds: tuple[str, ...] = SWARM_KINDS
-    """What the seed may switch on."""
+    """The kinds that the seed may switch on."""
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -58,7 +58,7 @@ class ScenarioConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys of a scenario file."""
 
     about: str
-    """One line for people."""
+    """A description in one line."""
     duration_us: int
     population: AnyPopulation
     links: LinkDelays = LinkDelays()
@@ -80,16 +80,16 @@ class ScenarioConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A configuration, and the name or path by which it is found again."""
+    """A configuration, and the name or path that it was loaded by."""
 
     name: str
     config: ScenarioConfig
     command: str = ""
-    """What runs it on the command line, where that is not `veilcast sim run` and the name."""
+    """The command that runs it, if that is not `veilcast sim run` with the name."""
 
 
 class ScenarioOutcome(msgspec.Struct, frozen=True):
-    """What came of a run."""
+    """The result of a run."""
 
     scenario: str
     seed: int
@@ -98,11 +98,11 @@ class ScenarioOutcome(msgspec.Struct, frozen=True):
     deliveries: int
     """Notes delivered to subscribers, copies included."""
     duration_us: int
-    """Virtual time that passed; less than the scenario's when the run failed."""
+    """Virtual time that passed; less than the scenario's if the run failed."""
     facts: dict[str, int]
-    """What the population has to say: sizes, and messages by kind."""
+    """Results of the population: sizes, and messages by kind."""
     violations: tuple[str, ...]
-    """A run stops at its first; the text ends with the command that replays it."""
+    """A run stops at its first violation; the text ends with the command that replays it."""
 
 
 def packaged_names() -> tuple[str, ...]:
@@ -156,7 +156,7 @@ def run_scenario(
 def build_world(
     scenario: Scenario, seed: int, recorder: RowSink | None = None, on_event: EventSink | None = None
 ) -> World:
-    """The world of a scenario at its start, for those who want to step through it."""
+    """The world of a scenario at its start, for callers that step through it."""
     config = scenario.config
     world = World(
         seed=seed,

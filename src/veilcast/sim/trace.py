@@ -1,12 +1,12 @@
-"""The trace: one hash over everything that could be observed of a run.
+"""The trace: one hash over everything observable in a run.
 
-Each record is a time, a number and a content: a frame put on a link (when it will arrive, the link's number,
-the data), or a note of anything else (when, a negative code, what). Records are gathered in one flat list and
-hashed a chunk at a time, in a form that tells every two lists apart (MessagePack), because a call into the
-hash for each frame would cost more than the frame. Chunks are cut at a count of items, never at a call, so two
-runs have the same digest exactly when they have the same records in the same order, however these came in.
+Each record is a time, a number and a content: a frame on a link (arrival, number of the link, data), or a note of
+anything else (time, a negative code, content). Records are collected in one flat list and hashed a chunk at a time,
+because a call into the hash for each frame would cost more than the frame. The encoding (MessagePack) tells any two
+lists apart. Chunks end at a count of items, never at a call. So two runs have the same digest exactly if they have the
+same records in the same order.
 
-On a calm link the arrival tells when a frame was sent. In weather it does not, so there each batch of frames
+On a link without faults, the arrival tells when a frame was sent. With link faults it does not, so each batch of frames
 follows a note of the time (`SENT`).
 """
 
@@ -21,7 +21,7 @@ from veilcast.machine import Event
 
 
 class RunTrace:
-    """`records` is open to the engine's loop, which adds three items a frame and flushes at `CHUNK`."""
+    """`records` is public for the engine's loop, which adds three items a frame and flushes at `CHUNK`."""
 
     __slots__ = ("_hash", "records")
 
@@ -35,7 +35,7 @@ class RunTrace:
             self.flush()
 
     def add_event(self, time: int, host: int, event: Event) -> None:
-        """A machine's event: the number of its host, the type's name and all fields."""
+        """Add a machine's event: the number of its host, the type's name and all fields."""
         self.records += (time, EVENTS - host, type(event).__name__, event)
         if len(self.records) >= CHUNK:
             self.flush()
@@ -47,7 +47,7 @@ class RunTrace:
             del self.records[:CHUNK]
 
     def digest(self) -> str:
-        """The hash so far, in hexadecimal; the trace goes on."""
+        """The hash so far, in hexadecimal; more records may follow."""
         whole = self._hash.copy()
         whole.update(_ENCODER.encode(self.records))
         return whole.hexdigest()
@@ -55,7 +55,7 @@ class RunTrace:
 
 CHUNK: Final = 3 * 4096
 LOST: Final = -1
-"""Stands for the arrival of a frame that does not arrive."""
+"""In place of the arrival of a lost frame."""
 
 # The codes of notes.
 LINK: Final = -1
@@ -70,7 +70,8 @@ WEATHER: Final = -9
 SENT: Final = -10
 CUT: Final = -11
 EVENTS: Final = -100
-"""The event of host 0; that of host n is n less."""
+"""The code of events of host 0; that of host n is n less."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
-"""Sorts sets and dicts; refuses what has no one form, so no event can make a trace depend on an address."""
+"""Sorts sets and dicts, and refuses values without a canonical form, so that no event makes a trace depend on memory
+addresses."""

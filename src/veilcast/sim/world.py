@@ -1,13 +1,13 @@
-"""The world: hosts that live and die, disks, ties between peers, and the mechanisms of every fault.
+"""The world: hosts that start and die, disks, connections between peers, and the mechanism of every fault.
 
-It knows mechanisms (crash, pause, block, set a clock), not policies: those are in `faults`.
+The world has mechanisms (crash, pause, block, set a clock). When to use them is decided in `faults`.
 
-Links carry datagrams: a frame to any address travels, whether or not the two are connected; `hidden` has those
-that do not. `connect`, and the events `Connect` and `Disconnect`, make and end ties: pairs that are told of one
+Links carry datagrams: a frame to any address travels, with or without a connection. `anonymous_links` has streams,
+which need one. `connect` and the events `Connect` and `Disconnect` make and end connections: pairs that are told of one
 another (`peer_up`, `peer_lost`) and that stand in the topology table. Pauses and partitions are silent, as on a
-network; a crash is noticed by tied peers, a latency later, as the end of a stream is. A notice travels the way from the
-one it is about: where a partition blocks that way it waits, as a stream's last segment is sent again and again, and
-arrives a latency after the way is open. Until then a machine can only notice by silence.
+network. Connected peers notice a crash after the link's latency, as the end of a stream. A notice travels the link from
+the peer that it is about. If a partition blocks that link, the notice waits, as TCP repeats a stream's last segment,
+and arrives a latency after the link is open. Until then a machine can notice only the silence.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from veilcast.sim.recorder import RowSink, RunRecorder
 from veilcast.sim.wrappers import iterate_layers
 
 EventSink: TypeAlias = Callable[[Address, Event, int], None]
-"""Gets every event of every machine, with the world's time."""
+"""Receives every event of every machine, with the world's time."""
 
 
 class World(AnonymousLinkEngine):
-    """Machines at addresses, run by `run`; what befalls them, by the methods named after it."""
+    """Machines at addresses. `run` lets time pass; other methods are named for the fault that they cause."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class World(AnonymousLinkEngine):
         super().__init__(seed, LinkDelays() if links is None else links, recording, replay or f"seed {seed}")
         self.start = START_US
         self.contains_faults = False
-        """True for the few worlds that show how a machine goes on after a fault; elsewhere a fault ends the run."""
+        """True for the few worlds that show how a machine continues after a fault of its own; elsewhere such a fault
+        ends the run."""
         self._disk_us = disk_us
         self._on_event = on_event
         self._notes = 0
@@ -64,7 +65,7 @@ class World(AnonymousLinkEngine):
     # --- building
 
     def watch(self, checker: Checker) -> None:
-        """Let a checker see this world, from its first machine on."""
+        """Add a checker, before the first machine."""
         if self._hosts:
             raise LocalError("checkers come before the first machine, or they would miss what it does")
         for hook, checkers in (
@@ -77,7 +78,7 @@ class World(AnonymousLinkEngine):
                 checkers.append(checker)
 
     def add(self, address: Address, factory: MachineFactory, after_us: int = 0) -> None:
-        """Start a machine at this address, at once or later; the same factory builds its later incarnations."""
+        """Start a machine at this address, now or later; the same factory builds its later incarnations."""
         host = self._host(address)
         if host.factory is not None:
             raise ConfigError(f"{address} is in this world already")
@@ -88,13 +89,13 @@ class World(AnonymousLinkEngine):
             self.restart(address)
 
     def connect(self, u: Address, v: Address) -> None:
-        """Tie two addresses until one disconnects; their machines are told, now or when they come (back) up."""
+        """Connect two addresses until one disconnects; their machines are told, now or when they start (again)."""
         if u == v:
             raise ConfigError(f"{u} cannot be connected to itself")
         self._tie(self._link(self._host(u), v), ALWAYS_CONNECTED)
 
     def label(self, topic: str, node: Address, role: str, since_us: int, until_us: int) -> None:
-        """Write down the truth about a node, for `lab.measure` alone."""
+        """Record the truth about a node, for `lab.measure` alone."""
         if self._recording is not None:
             self._recording.truth(topic, node, role, since_us, until_us)
 
@@ -107,7 +108,7 @@ class World(AnonymousLinkEngine):
         super().run(duration_us)
 
     def finish(self) -> None:
-        """Ask every checker for its last word; raises `SimulationError`."""
+        """Run every checker's `on_end`; raises `SimulationError`."""
         for checker in self._end_checkers:
             try:
                 checker.on_end(self)
@@ -115,29 +116,29 @@ class World(AnonymousLinkEngine):
                 raise self._failed(type(checker).__name__, violation) from violation
 
     def machine(self, address: Address) -> Any:
-        """The machine that lives at this address, or None. Any, since each mode offers its own methods."""
+        """The running machine at this address, or None. Any, since each mode has its own methods."""
         host = self._hosts.get(address)
         return None if host is None else host.machine
 
     def incarnation(self, address: Address) -> int:
-        """How often this address has been started again; -1 before its first life."""
+        """Number of restarts of this address; -1 before its first start."""
         host = self._hosts.get(address)
         return -1 if host is None else host.incarnation
 
     def clock(self, address: Address) -> int:
-        """What the clock at this address shows now."""
+        """The time that the clock at this address shows."""
         host = self._hosts.get(address)
         return self._time if host is None or host.clock is None else host.clock.read(self._time)
 
     @property
     def deliveries(self) -> int:
-        """How many `Delivered` events there have been."""
+        """Number of `Delivered` events."""
         return self._notes
 
     # --- what may befall a host, a link, or all
 
     def crash(self, address: Address) -> None:
-        """End a machine: all that is not on its disk is gone, and frames to it are lost until it restarts."""
+        """End a machine: all that is not on its disk is lost, and so are frames to it until it restarts."""
         host = self._known(address)
         if host.machine is None:
             return
@@ -152,7 +153,7 @@ class World(AnonymousLinkEngine):
             self._tell_peer(link, "peer_lost", link.latency_us)
 
     def restart(self, address: Address) -> None:
-        """Start the next incarnation of a machine that is down; it gets what the disk holds."""
+        """Start the next incarnation of a machine that is down, with the contents of its disk."""
         host = self._known(address)
         if host.machine is not None or host.factory is None:
             return
@@ -176,7 +177,7 @@ class World(AnonymousLinkEngine):
             self._see(host, self._recording)
 
     def pause(self, address: Address) -> None:
-        """Stop the process: all that comes for it waits."""
+        """Stop the process: everything that arrives waits."""
         host = self._known(address)
         if host.machine is not None and not host.paused:
             self._trace.add_note(self._time, codes.PAUSE, address.encode())
@@ -186,7 +187,7 @@ class World(AnonymousLinkEngine):
             host.settle()
 
     def resume(self, address: Address) -> None:
-        """Continue the process: what has waited comes now, in its order, and then the timer if it is due."""
+        """Continue the process: waiting entries come now, in their order, and then the timer if it is due."""
         host = self._known(address)
         if not host.paused:
             return
@@ -198,7 +199,7 @@ class World(AnonymousLinkEngine):
             self._push(self._time, host, None, take_turn)
 
     def cut(self, u: Address, v: Address) -> None:
-        """Break what ties these two, as a stream is broken: both are told, and must connect anew."""
+        """Break the connections between these two, as a stream breaks: both are told, and must connect again."""
         for link in self._ways(self._known(u), self._known(v)):
             if link.tie == CONNECTED:
                 self._trace.add_note(self._time, codes.CUT, f"{u} {v}".encode())
@@ -207,7 +208,8 @@ class World(AnonymousLinkEngine):
                 self._tell_peer(self._back(link), "peer_lost", 0)
 
     def block(self, source: Address, destination: Address) -> None:
-        """Lose all that is sent this way from now on; what is under way arrives, the way back stays open."""
+        """Lose all frames sent in this direction from now on. Frames in flight arrive, and the other direction stays
+        open."""
         ways = self._ways(self._known(source), self._known(destination))
         self._trace.add_note(self._time, codes.BLOCK, f"{source} {destination}".encode())
         self._plain = self._calm = False
@@ -215,7 +217,7 @@ class World(AnonymousLinkEngine):
             link.blocks += 1
 
     def unblock(self, source: Address, destination: Address) -> None:
-        """Take one block away; a way that was blocked twice stays closed."""
+        """Remove one block; a link that was blocked twice stays closed."""
         ways = self._ways(self._known(source), self._known(destination))
         if not ways[0].blocks:
             return
@@ -228,7 +230,7 @@ class World(AnonymousLinkEngine):
                 link.waiting = None
 
     def set_clock(self, address: Address, offset_us: int, drift_ppm: int) -> None:
-        """Set a node's clock this far from the world's, and let it run fast or slow; it never goes back."""
+        """Set a node's clock to this offset from the world's, and its drift; it never goes back."""
         host = self._known(address)
         self._trace.add_note(self._time, codes.CLOCK, b"%s %d %d" % (address.encode(), offset_us, drift_ppm))
         host.clock = HostClock(self._time, offset_us, drift_ppm, floor_us=self.clock(address))
@@ -237,7 +239,7 @@ class World(AnonymousLinkEngine):
             self._arm(host, host.deadline)
 
     def set_weather(self, weather: Weather) -> None:
-        """What goes wrong on the links from now on."""
+        """Set the faults of all links from now on."""
         self._trace.add_note(self._time, codes.WEATHER, msgspec.json.encode(weather))
         self._weather = weather
         self._plain = self._calm = False
@@ -268,7 +270,7 @@ class World(AnonymousLinkEngine):
             self._on_event(host.address, event, self._time)
 
     def _write(self, host: SimulatedHost, record: Record) -> None:
-        """The disk writes on while a process is paused, but not for one that has died: its buffer is gone."""
+        """The disk goes on writing while a process is paused. If the process dies, its buffer is lost."""
         machine = host.machine
 
         def written() -> None:
@@ -282,7 +284,7 @@ class World(AnonymousLinkEngine):
         self.after(self._disk_us, written)
 
     def _erase(self, host: SimulatedHost, record: int) -> None:
-        """As late as a write is, and not for one that has died."""
+        """An erasure takes as long as a write, and does not happen if the process dies first."""
         machine = host.machine
 
         def erased() -> None:
@@ -292,10 +294,10 @@ class World(AnonymousLinkEngine):
         self.after(self._disk_us, erased)
 
     def _answer(self, host: SimulatedHost, incarnation: int, link: DirectedLink) -> None:
-        """A round trip after `Connect`: the pair is tied, if the peer is up and both ways are open.
+        """A round trip after `Connect`: connect the pair, if the peer is up and both directions are open.
 
-        Whoever asks is answered, also one that is tied already. If that tie was made by machines and does not
-        carry any more, it ends on this side; the peer hears of it when it can.
+        The caller always gets an answer, also if it is connected already. If a connection made by machines is blocked
+        now, it ends on this side, and the peer is told when it can be.
         """
         if host.machine is None or host.incarnation != incarnation:
             return
@@ -329,10 +331,10 @@ class World(AnonymousLinkEngine):
         self._close(link)
 
     def _tell_peer(self, way: DirectedLink, notice: str, delay_us: int) -> None:
-        """Tell the machine at the end of a way, if it has that notice, what has become of the one at its beginning.
+        """Tell the machine at the end of a link, if it has this notice, about the one at its beginning.
 
-        The notice is of one tie: it comes to nothing when the pair has been tied anew, or the tie has ended before
-        it was known.
+        The notice belongs to one connection. It is dropped if the pair has connected again, or if the connection ended
+        before it was known.
         """
         addressee, number = way.target.machine, way.ties
         if not hasattr(addressee, notice):
@@ -348,7 +350,7 @@ class World(AnonymousLinkEngine):
             self._push(self._time + delay_us, way.target, None, told)
 
     def _tell(self, host: SimulatedHost, notice: str, about: Address | int) -> None:
-        """Give a notice to the machine that is up now, if it has that notice; never to its successor."""
+        """Give a notice to the running machine, if it has that notice; never to its successor."""
         addressee = host.machine
         if not hasattr(addressee, notice):
             return
@@ -360,7 +362,7 @@ class World(AnonymousLinkEngine):
         self._push(self._time, host, None, told)
 
     def _survey(self) -> None:
-        """At the edge of an epoch: write down who is up, and which pairs are tied."""
+        """At the start of an epoch: record all running machines and connected pairs."""
         if self._recording is not None:
             for host in self._hosts.values():
                 if host.machine is not None:

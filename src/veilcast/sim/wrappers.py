@@ -1,8 +1,6 @@
-"""Adversaries: machines that misbehave on purpose, for tests, scenarios and the lab.
+"""Wrappers: machines that contain a machine and change its traffic. They are the base of adversaries, and they stack.
 
-Each wraps an honest machine and does one thing to its traffic, so they stack: `Tee(Dropper(node, ...), ...)`
-is a spy that also drops. What a wrapper draws it draws from the `rng` it is given. `Puppet` has no honest
-machine inside: it says what its script says.
+A wrapper draws from the `rng` that it is given.
 """
 
 from __future__ import annotations
@@ -15,7 +13,8 @@ from veilcast.machine import Address, Event, Frame, Machine
 
 
 class MachineWrapper:
-    """Passes everything on, to and fro, notices too if the inner machine has them; the base of the others."""
+    """Passes everything through in both directions, and notices if the inner machine has them; the base of all
+    wrappers."""
 
     def __init__(self, inner: Machine) -> None:
         self._inner = inner
@@ -53,9 +52,9 @@ class MachineWrapper:
         self._notify("stored", record, now)
 
     def _frames_of_inner(self, now: int, limit: int) -> list[Frame]:
-        """All frames the inner machine has, for wrappers that do not pass on one for one.
+        """All frames of the inner machine, for wrappers that change the number of frames.
 
-        A driver asks again only after a full batch, so what such a wrapper left inside could be stuck there.
+        A driver asks again only after a full batch, so frames left inside could be stuck there.
         """
         frames = batch = self._inner.frames_to_send(now, limit)
         while len(batch) == limit:
@@ -70,21 +69,21 @@ class MachineWrapper:
 
 
 def iterate_layers(machine: Any) -> Iterator[Any]:
-    """A machine, the machine that it wraps, and so on to the last."""
+    """A machine, the machine that it wraps, and so on to the innermost."""
     while machine is not None:
         yield machine
         machine = getattr(machine, "inner", None)
 
 
 def unwrap(machine: Any) -> Any:
-    """The machine inside all wrappers, and inside its links."""
+    """The machine inside all wrappers and links."""
     while (inner := getattr(machine, "inner", None)) is not None:
         machine = inner
     return machine
 
 
 class Delayer(MachineWrapper):
-    """Holds back every frame its machine sends for a fixed time; past `MEMORY_MAX` frames the oldest are lost."""
+    """Delays every frame of its machine by a fixed time; with more than `MEMORY_MAX` waiting, the oldest are lost."""
 
     def __init__(self, inner: Machine, delay_us: int) -> None:
         super().__init__(inner)

@@ -1,11 +1,11 @@
 """Byzantine brokers: each is the real machine with its own keys, and does one thing that it should not.
 
-A liar knows its place and its signing key, and those who speak to it; it draws from the `rng` it is given. Whatever it
-says otherwise is numbered and acknowledged as it should be (`broker_streams`), so that nobody can tell it by its
-stream. All Byzantine brokers pool what they have, whatever else they do: that is `broker_checkers.Secret`, and who does
-nothing but that is no class here.
+A Byzantine broker knows its replica, its signing key and its peers, and draws from its `rng`. Changed messages are
+numbered and acknowledged correctly (`rewritten_streams`), so that a peer cannot detect a Byzantine broker by its
+stream. All Byzantine brokers share their knowledge, whatever else they do: `checkers.KeySecrecy` models that. A broker
+with the behaviour "pool" does nothing else, and has no class here.
 
-`lies` counts what can be held against a liar, by whom it was told.
+`lies` counts the provable lies, by the peer that received them.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from veilcast.wire.mesh import Message
 
 @dataclass(frozen=True)
 class ReplicaView:
-    """What a replica knows beside what it hears: where it stands, its key, and who is who."""
+    """The knowledge of a replica beside the messages that it receives."""
 
     place: ReplicaId
     signing: SigningKey
     peers: Mapping[Address, ReplicaId]
-    """Replicas of its own node and of those beside it."""
+    """Replicas of its own node and of the neighbouring nodes."""
     schemes: Mapping[bytes, Scheme]
     rng: Random
     entropy: Entropy
@@ -67,17 +67,17 @@ class ReplicaView:
 
 
 class ByzantineBroker(RewritingBroker):
-    """The base of those who say other things."""
+    """The base of brokers that send changed messages."""
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner)
         self._view = view
         self.lies: Counter[Address] = Counter()
-        """What can be held against it, by who was told it."""
+        """Provable lies, by the peer that received them."""
 
 
 class DroppingBroker(ByzantineBroker):
-    """Says that all is well, and passes on neither content nor keys; half of them, where it is in two minds."""
+    """Confirms content, and forwards neither content nor keys. Half of these brokers forward every second message."""
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner, view)
@@ -93,8 +93,8 @@ class DroppingBroker(ByzantineBroker):
 
 
 class ShareCorruptingBroker(ByzantineBroker):
-    """Hands on shares that are not those it committed to; or, in the paper's way, pieces of something else, for which
-    it signs."""
+    """Deals shares that differ from its commitments. In the paper's profile, it also splits another secret and signs
+    the statement."""
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner, view)
@@ -108,10 +108,10 @@ class ShareCorruptingBroker(ByzantineBroker):
             parcel = SplitShare.decode(message.share)
             parcel = self._pieces(parcel)[parcel.index]
             return [msgspec.structs.replace(message, share=parcel.encode().reveal())]
-        return [msgspec.structs.replace(message, share=_spoilt(message.share, self._view.rng))]
+        return [msgspec.structs.replace(message, share=_flip_bit(message.share, self._view.rng))]
 
     def _pieces(self, parcel: SplitShare) -> dict[int, SplitShare]:
-        """Of a secret that is none, under a statement that is signed."""
+        """Shares of a random secret, under a signed statement."""
         name, own = parcel.trail[-1].name, parcel.trail[-1].path[-1]
         if name not in self._split:
             other = SplitShare(parcel.trail[:-1], own, Secret(self._view.entropy(len(parcel.data))))
@@ -121,17 +121,17 @@ class ShareCorruptingBroker(ByzantineBroker):
 
 
 class BlockCorruptingBroker(ByzantineBroker):
-    """Spoils the content that it passes on."""
+    """Flips a bit in the content that it forwards."""
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
         if not isinstance(message, ForwardContent) or message.block is None:
             return [message]
         self.lies[peer] += 1
-        return [msgspec.structs.replace(message, block=_spoilt(message.block, self._view.rng))]
+        return [msgspec.structs.replace(message, block=_flip_bit(message.block, self._view.rng))]
 
 
 class ReplayingBroker(ByzantineBroker):
-    """Says what it has heard or said before once more, to anybody."""
+    """Repeats a message that it has received or sent before, to any peer."""
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner, view)
@@ -149,14 +149,14 @@ class ReplayingBroker(ByzantineBroker):
 
 
 class EquivocatingBroker(ByzantineBroker):
-    """Deals twice and says two things: half of the others get one, half the other; all of it signed."""
+    """Deals twice and votes twice: half of the other replicas get one version, half the other. Both are signed."""
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner, view)
         self._second: dict[bytes, list[Any]] = {}
 
     def preview(self, batch: Sequence[tuple[Address, Message]]) -> None:
-        """From a majority of what it deals it has what it needs to deal once more."""
+        """Deal a second time, once the batch holds enough of its own shares to interpolate its own share."""
         dealings: dict[bytes, list[DealtShare]] = {}
         for _, message in batch:
             if isinstance(message, NextShare) and self._view.hardened:
@@ -175,7 +175,7 @@ class EquivocatingBroker(ByzantineBroker):
             case NextShare():
                 said = self._other_share(message)
             case AgreementWord(flood=FloodKind.ATTENDANCE):
-                said = _reworded(message, self._view, _with_less)
+                said = _replace_statement(message, self._view, _omit_last_holder)
         if said != message:
             self.lies[peer] += 1
         return [said]
@@ -207,7 +207,7 @@ class EquivocatingBroker(ByzantineBroker):
         return msgspec.structs.replace(message, share=other.encode().reveal())
 
     def _split_again(self, parcel: SplitShare) -> list[Any]:
-        """What it was given it cannot tell from one piece: the second statement is on something else."""
+        """One piece does not reveal the secret that it was given, so the second statement is on a random one."""
         statement = parcel.trail[-1]
         if statement.name not in self._second:
             other = SplitShare(parcel.trail[:-1], statement.path[-1], Secret(self._view.entropy(len(parcel.data))))
@@ -221,7 +221,7 @@ class EquivocatingBroker(ByzantineBroker):
 
 
 class IntermittentBroker(ByzantineBroker):
-    """With one key it passes on nothing, with the next all; and it does without those who do not lie, and says so."""
+    """Forwards nothing for one key and everything for the next. It also reports honest replicas as absent."""
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner, view)
@@ -240,7 +240,7 @@ class IntermittentBroker(ByzantineBroker):
         if len(self._asleep) > REMEMBERED_MAX:
             del self._asleep[next(iter(self._asleep))]
         if isinstance(message, AgreementWord) and message.flood is FloodKind.ATTENDANCE:
-            return [_reworded(message, self._view, self._without_others)]
+            return [_replace_statement(message, self._view, self._without_others)]
         return [message]
 
     def _without_others(self, roll: AttendanceRoll) -> AttendanceRoll:
@@ -252,7 +252,7 @@ class IntermittentBroker(ByzantineBroker):
 
 
 class MisroutingBroker(ByzantineBroker):
-    """Sends to others what is for one: content, shares, claims."""
+    """Sends content, shares and claims to other peers than the addressee."""
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
         if not isinstance(
@@ -266,7 +266,7 @@ class MisroutingBroker(ByzantineBroker):
 
 
 class AccusingBroker(ByzantineBroker):
-    """Says of the others of its node that they lack what they were dealt, so that it is shown to all."""
+    """Claims that other replicas of its node lack their shares, so that the sender reveals these shares to it."""
 
     def on_message(self, message: Message, source: Address) -> None:
         if not isinstance(message, NextShare) or not self._view.hardened:
@@ -281,14 +281,14 @@ class AccusingBroker(ByzantineBroker):
 
 
 class StallingBroker(ByzantineBroker):
-    """Stays when it should go, and never says that it is ready for a change."""
+    """Stays after it should leave, and never reports that it is ready for a change of the overlay."""
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
         return [] if isinstance(message, OverlayOrder | VersionAdopted) else [message]
 
 
 class SilentBroker(MachineWrapper):
-    """Hears all, and says nothing at all."""
+    """Receives everything and sends nothing."""
 
     def frames_to_send(self, now: int, limit: int) -> list[Any]:
         self._frames_of_inner(now, limit)
@@ -296,7 +296,7 @@ class SilentBroker(MachineWrapper):
 
 
 def make_byzantine(behaviour: str, inner: Machine, view: ReplicaView, bound_us: int) -> Machine:
-    """A broker that does this; one that only pools what it has is the broker itself."""
+    """A broker with this behaviour. With "pool" it is the honest machine: it only shares its knowledge."""
     match behaviour:
         case "pool":
             return inner
@@ -308,16 +308,16 @@ def make_byzantine(behaviour: str, inner: Machine, view: ReplicaView, bound_us: 
 
 
 def provable_lies(machine: Any) -> Counter[Address]:
-    """The lies that can be proven which this one has told; none, if it is no liar of that kind."""
+    """The provable lies of this machine; none, if it is no `ByzantineBroker`."""
     while machine is not None and not isinstance(machine, ByzantineBroker):
         machine = getattr(machine, "inner", None)
     return Counter() if machine is None else machine.lies
 
 
-def _reworded(
+def _replace_statement(
     message: AgreementWord, view: ReplicaView, change: Callable[[AttendanceRoll], AttendanceRoll]
 ) -> AgreementWord:
-    """With another word of its own, which it signs."""
+    """The agreement message with this replica's own statement changed, and signed again."""
     said, old = AgreementMessage.decode(message.word), view.schemes.get(message.node)
     if old is None:
         return message
@@ -332,13 +332,13 @@ def _reworded(
     return msgspec.structs.replace(message, word=msgspec.structs.replace(said, statements=words).encode())
 
 
-def _with_less(roll: AttendanceRoll) -> AttendanceRoll:
-    """That it has nothing of the last holder who dealt to it."""
+def _omit_last_holder(roll: AttendanceRoll) -> AttendanceRoll:
+    """The statement without the last holder that dealt to this replica."""
     return roll._replace(table=dict(list(roll.table.items())[:-1]))
 
 
-def _spoilt(data: bytes, rng: Random) -> bytes:
-    """A bit is wrong, near the end: where a share, a piece and a block have nothing but their secret."""
+def _flip_bit(data: bytes, rng: Random) -> bytes:
+    """Flip a bit near the end, where a share, a piece and a block hold nothing but their secret."""
     spoilt = bytearray(data)
     spoilt[-min(len(data), 1 + rng.randrange(1, 16))] ^= 1 << rng.randrange(8)
     return bytes(spoilt)
@@ -346,7 +346,7 @@ def _spoilt(data: bytes, rng: Random) -> bytes:
 
 REMEMBERED_MAX: Final = 64
 _NAMED: Final = 24
-"""Whatever is dealt begins with the key's name."""
+"""Length of the key's name, which every dealing begins with, in bytes."""
 _LIARS: Final[dict[str, Callable[[Machine, ReplicaView], Machine]]] = {
     "drop": DroppingBroker,
     "share": ShareCorruptingBroker,

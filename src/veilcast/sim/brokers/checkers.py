@@ -1,4 +1,4 @@
-"""Checkers of secret forwarding: what Byzantine brokers can put together, and who is called a liar."""
+"""Checkers of secret forwarding: Byzantine brokers together know no key, and only liars are named."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class KeySecrecy(Checker):
-    """All Byzantine brokers of all nodes, with whatever they ever got or sent, know no key of any publication.
+    """All Byzantine brokers of all nodes together know no key of any publication.
 
-    What was lost on its way to them counts as theirs, too. `keys` says of how many keys that was found.
+    They know every share that one of them sent or was sent; lost messages count, too. `keys` is the number of keys that
+    were checked.
     """
 
     def __init__(self, byzantine: Iterable[Address], hardened: bool) -> None:
@@ -51,10 +52,11 @@ class KeySecrecy(Checker):
 
 
 class LiarsNamed(Checker):
-    """Whoever is proven to lie does; and, if that is asked for, whoever told an honest broker a lie that can be proven
-    is named. A reader that has what it wanted does not look at what else comes.
+    """Every replica that is named as a proven liar is one. With `all_of_them`, every replica that told an honest broker
+    a provable lie is named.
 
-    `suspects` says whom a machine holds for proven.
+    Lies to clients do not count: a client that has its publication ignores further messages. `suspects` reads the named
+    replicas from a machine.
     """
 
     def __init__(
@@ -91,4 +93,4 @@ _SHARES: Final = bytes(
     for number, kind in TYPE_BYTES.items()
     if kind in (FirstShare, NextShare, LastShare, AgreementWord, PushShare)
 )
-"""By these a frame is known before it is decoded."""
+"""Type bytes of the messages that carry shares. A frame is recognised by them before it is decoded."""

@@ -1,11 +1,9 @@
-"""A client of the Byzantine brokers' own: it has no grant, and asks for what others asked for.
+"""A client of the Byzantine brokers: it has no grant, and tries to subscribe with the claims of others.
 
-Byzantine brokers hear claims on their way, whole and with their proofs, and those of their edge as their clients bring
-them (`EavesdroppingBroker`). The intruder links to all replicas of an edge node as a client does and brings the same
-claims, as they
-were brought to others; with a word of its own; and in its own name, with a proof of its own. It does so at once, so
-that what a Byzantine replica of the edge hears first comes to the others before its reader's own word does. It says
-that it lacks the keys. Whatever it is given belongs to the coalition.
+Byzantine brokers receive whole claims with their proofs (`EavesdroppingBroker`). The intruder connects to all replicas
+of an edge node as a client does. It brings each claim three times: as its owner brought it, signed by itself, and in
+its own name with its own proof. It does so at once, so that the other replicas of the edge receive the claim before its
+owner's own message. Then it asks for the keys. All that it receives belongs to the coalition.
 """
 
 from __future__ import annotations
@@ -30,9 +28,10 @@ from veilcast.wire.mesh import Message
 
 @dataclass
 class ClaimExchange:
-    """What Byzantine brokers tell the intruder: claims by name, and keys that they saw named; so many at most.
+    """Knowledge that Byzantine brokers give to the intruders: claims by id, and the keys that they saw named; at most `HEARD_MAX` of
+    each.
 
-    Of what `friends` say, nothing: these are the intruders. `wake` has them look at a claim that is new.
+    Messages from `friends`, the intruders themselves, are not recorded. `wake` is called for each new claim.
     """
 
     friends: tuple[Address, ...] = ()
@@ -51,7 +50,7 @@ class ClaimExchange:
 
 
 class EavesdroppingBroker(MachineWrapper):
-    """Around a Byzantine broker: tells the coalition what comes."""
+    """Wraps a Byzantine broker and tells the intruders what it receives."""
 
     exchange: ClaimExchange
 
@@ -63,7 +62,7 @@ class EavesdroppingBroker(MachineWrapper):
 
 
 class Intruder:
-    """At the replicas of one edge node, which have these keys; its name on the wire is `edge`."""
+    """Connects to the replicas of one edge node, given with their keys. `edge` is that node's id."""
 
     version = 0
 
@@ -126,7 +125,7 @@ class Intruder:
         self._queues.peer_up(peer)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        """Whoever is thrown out calls again, a little later."""
+        """Connect again with the next timer."""
         self._queues.peer_lost(peer)
         self._lost[peer] = None
 
@@ -139,7 +138,7 @@ class Intruder:
                 self._queues.put(replica, message)
 
     def _own(self, claim: Claim) -> tuple[SigningKey, Claim]:
-        """The same interest, here, in its own name, signed with a key that nobody granted."""
+        """The same interest at this edge, in the intruder's own name, signed with a key that has no grant."""
         signing = SigningKey.generate(self._entropy)
         reader = signing.public if claim.kind is ClaimKind.ADVERTISEMENT else None
         own = msgspec.structs.replace(claim, edge=self._edge, holder=signing.public, reader=reader)
@@ -148,5 +147,6 @@ class Intruder:
 
 EVERY_US: Final = 5_000_000
 WANT_ROUNDS: Final = 8
-"""Each key that is dealt again for nothing costs everybody a passage, and the simulator the most."""
+"""Rounds in which the intruder asks for keys. Each key that is dealt again costs every broker a transfer, which
+dominates the time of a run."""
 HEARD_MAX: Final = 256

@@ -65,7 +65,7 @@ class BrokersPopulation(SubscriberPopulation, frozen=True, tag="brokers"):
     behaviours: tuple[str, ...] = BEHAVIOURS
     """Behaviours to draw from, one for each Byzantine replica."""
     cast: dict[str, str] = msgspec.field(default_factory=dict)
-    """Byzantine replicas with their behaviours; if given, none is drawn."""
+    """Byzantine replicas with their behaviours; if empty, the seed draws them."""
     intruders: int = 0
     """Clients of the Byzantine replicas, without a grant."""
     publishers: int = 1

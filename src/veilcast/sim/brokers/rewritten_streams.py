@@ -1,9 +1,9 @@
-"""What lies under a Byzantine broker's words: the numbered items of its streams, so that it can say more, less or other
-things than the honest machine inside it.
+"""The streams under a Byzantine broker's messages: it can send more, fewer or other messages than the honest machine
+inside.
 
-Items are numbered and acknowledged, and whoever leaves a gap is not listened to any more. So what is said otherwise is
-numbered anew, and numbers that come back are translated. What is said once under a number stays the same when it is
-sent again on the next stream.
+Items of a stream are numbered and acknowledged, and a peer stops listening after a gap. So changed messages get new
+numbers, and acknowledged numbers are translated back. An item keeps its number and content when it is sent again on the
+next stream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from veilcast.wire.mesh import Message
 
 
 class RewritingBroker(MachineWrapper):
-    """Wraps a broker, and says of each of its messages what `rewrite` makes of it: the base of the liars."""
+    """Wraps a broker and replaces each of its messages by the result of `rewrite`."""
 
     def __init__(self, inner: Machine) -> None:
         super().__init__(inner)
@@ -31,17 +31,18 @@ class RewritingBroker(MachineWrapper):
         self._out: list[Frame] = []
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
-        """What it tells this peer in place of the message."""
+        """The messages to send to this peer in place of `message`."""
         return [message]
 
     def preview(self, batch: Sequence[tuple[Address, Message]]) -> None:
-        """Look at all that is about to be said for the first time, before any of it is."""
+        """Look at all messages that are sent for the first time, before any of them is rewritten."""
 
     def on_message(self, message: Message, source: Address) -> None:
-        """Look at what has come, before the machine inside does."""
+        """Look at a received message before the inner machine does."""
 
     def inject(self, peer: Address, *messages: Message) -> None:
-        """Say this besides, to a peer that it has spoken with; past a bound nothing more is added."""
+        """Send further messages to a peer that the broker has a stream with; at most `INJECTED_MAX` unacknowledged
+        ones."""
         line = self._lines.get(peer)
         if line is not None and len(line) < INJECTED_MAX:
             self._send(peer, line, line.put(map(encode, messages)))
@@ -112,23 +113,23 @@ class RewritingBroker(MachineWrapper):
 
 
 class _StreamSession:
-    """One session with one peer: what was said and not heard, and which of the machine's own items it stands for."""
+    """One session with one peer: unacknowledged items, and the items of the inner machine that they replace."""
 
     def __init__(self, session: bytes) -> None:
         self.session = session
         self.open = False
         self.said = 0
-        """The last of the machine's own items."""
+        """Number of the inner machine's last item."""
         self._items: dict[int, SessionItem] = {}
         self._ends: dict[int, int] = {}
-        """By the machine's items: the last of ours that has to be heard for each."""
+        """For each item of the inner machine, our last item that has to be acknowledged for it."""
         self._last = self._heard = 0
 
     def __len__(self) -> int:
         return len(self._items)
 
     def put(self, cargoes: Iterable[bytes], number: int | None = None) -> list[SessionItem]:
-        """Number these; they stand for the machine's item of this number, or for none."""
+        """Number these messages; they replace the inner machine's item `number`, if it is given."""
         items = [SessionItem(self._last + at, cargo) for at, cargo in enumerate(cargoes, 1)]
         self._items |= {item.number: item for item in items}
         self._last += len(items)
@@ -141,7 +142,7 @@ class _StreamSession:
         return list(self._items.values())
 
     def heard(self, number: int) -> int:
-        """The peer has all of ours up to this one; up to which of the machine's own that is."""
+        """The peer has our items up to `number`. Returns the inner machine's last item that they cover."""
         self._items = {at: item for at, item in self._items.items() if at > number}
         while (following := self._heard + 1) in self._ends and self._ends[following] <= number:
             del self._ends[following]
@@ -151,7 +152,7 @@ class _StreamSession:
 
 @lru_cache(1024)
 def decode_or_none(data: bytes) -> Message | None:
-    """What stands there, if it is a message. A frame is looked at by who sends it, who gets it and who checks it."""
+    """The message, or None if the data is malformed. Cached: sender, receiver and checkers decode the same frame."""
     try:
         return decode(data)
     except MalformedError:

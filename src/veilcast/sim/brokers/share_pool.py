@@ -1,12 +1,14 @@
-"""A pool of shares: whatever a coalition has seen of keys on their way, and all that can be computed from it.
+"""All shares of keys that a coalition has seen, and everything that can be computed from them.
 
-Both ways for keys are the same here: polynomials, each with values at some indices, whose value at 0 is a value of
-another polynomial, up to the key. Whoever knows a threshold of values of one knows all of it; whoever was dealt a
-majority's dealings knows its share of the next. That is done again and again until nothing new comes out, with the
-values of each polynomial apart, and with those of all that hide the same thing mixed, as if nobody had drawn afresh.
+Both profiles are alike here. A sharing is a polynomial with values at some indices. Its value at 0 is a value of
+another polynomial, and in the end the key.
 
-What is true is asked of another pool, one that has seen everything: a guess counts if it is right. So a scheme that
-leaks by some way that nobody has thought of is found here if the leaked shares lie on a line with others.
+1. A coalition that knows a threshold of values knows the whole polynomial.
+2. A replica that was dealt a majority's dealings knows its share of the next sharing.
+3. Values of different polynomials that hide the same secret are combined, too, as if nobody had drawn fresh randomness.
+
+These steps are repeated until nothing new follows. A guess counts if a second pool, which has seen every message,
+confirms it. So the pool also finds a leak by an unknown way, if leaked shares lie on a polynomial with others.
 """
 
 from __future__ import annotations
@@ -27,18 +29,19 @@ from veilcast.wire.brokers import AgreementWord, FirstShare, LastShare, NextShar
 from veilcast.wire.mesh import Message
 
 PolynomialId: TypeAlias = bytes
-"""A polynomial, by the commitments to it, or by the statement on it."""
+"""A polynomial, named by its commitments or by the signed statement about it."""
 
 
 class PolynomialPoint(NamedTuple):
-    """The value of a line at an index."""
+    """The value of a polynomial at an index."""
 
     line: PolynomialId
     at: int
 
 
 class HiddenSecret(NamedTuple):
-    """What lines of several attempts and branches hide alike: the key, or the share of one replica of one node."""
+    """The secret that polynomials of several attempts and branches hide: the key, or the share of one replica of one
+    node."""
 
     key: bytes
     node: bytes
@@ -47,21 +50,21 @@ class HiddenSecret(NamedTuple):
 
 @dataclass
 class SharePool:
-    """What was seen, by line. Bounded by what was sent."""
+    """All values that were seen, by polynomial. Its size is bounded by the messages sent."""
 
     hardened: bool
     values: dict[PolynomialId, dict[int, bytes]] = field(default_factory=dict)
     threshold: dict[PolynomialId, int] = field(default_factory=dict)
     above: dict[PolynomialId, dict[PolynomialPoint, None]] = field(default_factory=dict)
-    """Whose values stand at 0 of a line."""
+    """For each polynomial, the points of others that equal its value at 0."""
     roots: dict[PolynomialId, bytes] = field(default_factory=dict)
-    """Lines at whose 0 is a key, by its name."""
+    """Polynomials whose value at 0 is a key, with the key's name."""
     hides: dict[PolynomialId, HiddenSecret] = field(default_factory=dict)
     dealt: dict[tuple[PolynomialId, bytes], dict[int, dict[PolynomialId, None]]] = field(default_factory=dict)
-    """By old line and next node: the lines that each holder dealt there."""
+    """For each old sharing and next node: the polynomials that each holder dealt there."""
 
     def add_message(self, message: Message) -> None:
-        """All that a message shows of keys; what is no share shows nothing."""
+        """Add all shares of keys in a message; messages without shares are ignored."""
         for data in _shown(message):
             try:
                 if self.hardened:
@@ -72,7 +75,7 @@ class SharePool:
                 continue
 
     def add_value(self, point: PolynomialPoint, value: bytes) -> bool:
-        """Whether it is news."""
+        """Returns True if the value is new."""
         values = self.values.setdefault(point.line, {})
         if point.at in values:
             return False
@@ -80,17 +83,17 @@ class SharePool:
         return True
 
     def derive_all(self, truth: SharePool) -> None:
-        """Compute all that follows from what is here; `truth` says which guesses are right."""
+        """Compute everything that follows. `truth` confirms guesses."""
         while self._interpolate() | self._combine(truth) | self._mix(truth):
             pass
 
     def interpolate_all(self) -> None:
-        """The same for a pool that has seen everything, and needs nobody to tell what is true."""
+        """Compute everything that follows, for a pool that has seen every message and needs no confirmation."""
         while self._interpolate():
             pass
 
     def keys(self) -> dict[bytes, bytes]:
-        """The keys that are known, by name."""
+        """All known keys, by name."""
         return {key: self.values[line][0] for line, key in self.roots.items() if 0 in self.values.get(line, {})}
 
     # --- what messages show
@@ -127,7 +130,7 @@ class SharePool:
         branch.setdefault(header.holder, {})[header.new_points] = None
 
     def _root(self, points: bytes, threshold: int, key: bytes) -> None:
-        """Every sharing on the way has the key at 0."""
+        """Every sharing on the path has the key at 0."""
         self.threshold[points] = threshold
         self.roots[points] = key
         self.hides[points] = HiddenSecret(key, b"", ())
@@ -148,7 +151,7 @@ class SharePool:
     # --- what follows
 
     def _interpolate(self) -> bool:
-        """Enough values of a line give all of it; what is at 0 is a value of another."""
+        """A threshold of values gives the whole polynomial; its value at 0 is a value of another one."""
         news = False
         for line, known in list(self.values.items()):
             for point in self.above.get(line, {}):
@@ -165,7 +168,8 @@ class SharePool:
         return news
 
     def _combine(self, truth: SharePool) -> bool:
-        """A replica that has a majority's dealings has its share of the next line, whichever majority it is."""
+        """A replica with a majority's dealings computes its share of the next sharing, for every choice of the
+        majority."""
         news = False
         for old, node in self.dealt:
             holders = self.dealt[old, node]
@@ -182,7 +186,7 @@ class SharePool:
         return news
 
     def _mix(self, truth: SharePool) -> bool:
-        """Take values of all that hide the same thing together."""
+        """Combine values of all polynomials that hide the same secret."""
         news = False
         groups: dict[HiddenSecret, list[PolynomialId]] = {}
         for line, hidden in self.hides.items():
@@ -202,7 +206,7 @@ class SharePool:
         return news
 
     def sharings(self, key: bytes) -> Mapping[tuple[int, bytes], list[PolynomialId]]:
-        """Of this key: on which lines a value stands at an index."""
+        """For the sharings of this key: the polynomials that have a given value at a given index."""
         found: dict[tuple[int, bytes], list[PolynomialId]] = {}
         for line, name in self.roots.items():
             if name == key:
@@ -215,7 +219,7 @@ class SharePool:
 
 
 def scalar_at_zero(values: Mapping[int, bytes]) -> bytes:
-    """The value at 0 of the polynomial of scalars that has these at these indices (Lagrange), be it 0 or not."""
+    """The value at 0 of the polynomial of scalars through these points (Lagrange interpolation); it may be 0."""
     total = 0
     for index, value in values.items():
         weight = 1
@@ -232,7 +236,7 @@ def _bytes_at_zero(values: Mapping[int, bytes]) -> bytes:
 
 
 def _shown(message: Message) -> Iterator[bytes]:
-    """The shares that stand in a message; what replicas say to one another may show some as evidence."""
+    """The shares in a message. Agreement messages of replicas may contain shares as evidence."""
     if isinstance(message, FirstShare | NextShare | LastShare | PushShare):
         yield message.share
     elif isinstance(message, AgreementWord):
@@ -240,7 +244,7 @@ def _shown(message: Message) -> Iterator[bytes]:
 
 
 def _inside(data: object, depth: int) -> Iterator[bytes]:
-    """All long enough strings of bytes in what is encoded there, whatever is encoded in these included."""
+    """All byte strings of at least `PORTION_MIN` bytes in encoded data, also encoded inside others."""
     if isinstance(data, bytes) and len(data) >= PORTION_MIN and depth:
         yield data
         try:
@@ -255,7 +259,7 @@ def _inside(data: object, depth: int) -> Iterator[bytes]:
 
 _DECODER: Final = MsgpackDecoder(Any, MalformedError, "nothing is encoded there")
 TRIES_MAX: Final = 5_000
-"""Of what could be taken together for one thing that is hidden: a bound on work, which no test reaches."""
+"""Combinations that are tried for one secret: a bound on work, which no test reaches."""
 DEPTH_MAX: Final = 5
 PORTION_MIN: Final = 300
-"""A portion has at least two signatures and three commitments."""
+"""Least size of a dealt share in bytes: it has at least two signatures and three commitments."""

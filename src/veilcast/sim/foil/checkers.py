@@ -1,7 +1,5 @@
-"""Checkers of foiling, from the broker's side: candidates that differ in nothing but their topics.
-
-Without any key: what a broker can see, and would have to see otherwise for the truth to be found.
-"""
+"""Checkers of foiling from the broker's side, without any key: all candidates of an event look alike except their
+topics."""
 
 from __future__ import annotations
 
@@ -20,9 +18,8 @@ if TYPE_CHECKING:
 
 
 class CandidatesAlike(Checker):
-    """Every event leaves with all its candidates, of one size and in the order of their slots; and if it leaves again,
-    as it was, byte for byte. Nothing is retained.
-    """
+    """Every event is sent with all its candidates, of one size and in the order of their slots. A repeated event equals
+    the first one byte for byte. No message is retained."""
 
     def __init__(self, candidates: int, version: int) -> None:
         self._candidates, self._version = candidates, Version(version)

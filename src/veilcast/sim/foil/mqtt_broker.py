@@ -1,13 +1,13 @@
-"""A broker of MQTT as a machine: what stands between the members of the mode "foil", in the simulator.
+"""An MQTT broker as a machine, for the mode "foil" in the simulator.
 
-It does what unmodified brokers do, as far as clients of ours can tell: sessions that outlive their streams, QoS 1, `+`
-and `#`, one stream for a client, so many messages under way to each and so many that wait. It acknowledges what is
-published when it has put it into its readers' queues, which is in its memory: a broker that is killed loses all that
-was there. With `save_us` it writes a picture of its sessions that often, as real ones do, and comes back to the last.
+The broker behaves like unmodified brokers, as far as our clients can tell: sessions outlive their streams, QoS 1, `+`
+and `#`, one stream for a client, and bounds on the messages in flight and in the queue of each client. It acknowledges
+a publication when it is in the subscribers' queues in memory. If it is killed, all queues are lost. With `save_us` it
+saves its sessions that often, as real brokers do, and restarts from the last copy.
 
-Mischief is what a broker may do and still be honest, or not: bring things twice or out of order, or lose what it has
-acknowledged. A stream of the simulator loses what is sent into a partition, where TCP would send it again: so a reader
-that owes an acknowledgement for `patience_us` is hung up on, and gets it on its next stream.
+It can also duplicate and reorder messages, as honest brokers may, or lose acknowledged ones, as they must not. A stream
+of the simulator loses frames that are sent into a partition, where TCP would send them again. So the broker disconnects
+a subscriber that owes an acknowledgement for `patience_us`, and sends the message again on the next stream.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from veilcast.wire.mqtt import (
 
 class MqttBrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     save_us: int = 0
-    """How often sessions are written to the disk; 0 is never."""
+    """Interval between saved copies of the sessions, in microseconds; 0 is never."""
     window: int = 20
-    """Messages under way to one client."""
+    """Most messages in flight to one client."""
     queue_max: int = 1_000
-    """Messages that wait for one client; more are lost."""
+    """Most messages in the queue of one client; further ones are lost."""
     patience_us: int = 5_000_000
     duplicate_ppm: int = 0
     reorder_ppm: int = 0
     lose_ppm: int = 0
-    """Of what it brings on; what is lost was acknowledged."""
+    """Rate of forwarded messages that are lost although they were acknowledged."""
 
     def __post_init__(self) -> None:
         if min(self.window, self.queue_max, self.patience_us) < 1 or self.save_us < 0:
@@ -70,7 +70,7 @@ class SavedSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class MqttBroker:
-    """A `Machine` with `Peers` and `Durable`. `stored` is the picture of an earlier life."""
+    """A `Machine` with `Peers` and `Durable`. `stored` holds the sessions that an earlier incarnation saved."""
 
     def __init__(self, config: MqttBrokerConfig, rng: Random, now: int, stored: dict[int, bytes] | None = None) -> None:
         self._config, self._rng = config, rng
@@ -82,7 +82,7 @@ class MqttBroker:
         self._saving_us = now + config.save_us if config.save_us else None
         self.version = 0
         self.matched = 0
-        """Messages that it has put into somebody's queue."""
+        """Messages put into a subscriber's queue."""
         for saved in _DECODER.decode(data) if (data := (stored or {}).get(_PICTURE)) else ():
             session = self._sessions[saved.client] = _MqttSession(dict.fromkeys(saved.filters))
             session.queue.extend(saved.waiting)
@@ -236,7 +236,7 @@ class MqttBroker:
 
 @dataclass(slots=True, eq=False)
 class _MqttConnection:
-    """A stream, and whose it is once it has said so."""
+    """A stream, with its session once the client has sent Connect."""
 
     peer: Address
     version: Version = Version.MQTT_5

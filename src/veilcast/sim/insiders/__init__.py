@@ -1,1 +1,1 @@
-"""Members that do more than watch: each wraps an honest node, and has one way to make others show what they are."""
+"""Active insiders of a mesh: each wraps an honest node, and tries to make other nodes reveal their role."""

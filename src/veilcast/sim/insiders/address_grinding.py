@@ -1,9 +1,9 @@
 """Address grinding: one member with one certificate knocks at every node, from one new address after another.
 
-The insider wants to be the publisher's first relay. At each honest node it has one address at a time. If that node
-has handed it nothing for a turn, the insider leaves, and comes back from an address that no node has seen. If the node
-has handed it something, the insider stays. It drops nothing, and keeps the limits on knocks: all its addresses have one
-prefix. For each publication it notes the node that handed it over first. The node that is first most often is its
+The insider wants to be the publisher's first relay. At each honest node it has one address at a time. If that node has
+handed it nothing for a turn, the insider leaves, and returns from an address that no node has seen. If the node has
+handed it something, the insider stays. It drops nothing, and keeps the limits on knocks: all its addresses have one
+prefix. It notes which node handed over each publication first. The node that is first most often is its
 guess.
 
 With a turn of 0 the insider keeps its first addresses: the null control.
@@ -32,7 +32,7 @@ from veilcast.wire.mesh import Message, Stem
 
 
 class DrawnKeyringPopulation(MeshPopulation, frozen=True, kw_only=True, tag="drawn"):
-    """A mesh population whose keyrings depend on `draw`, too, and not on the nodes' numbers alone."""
+    """A mesh population whose keyrings also depend on `draw`, not on the nodes' numbers alone."""
 
     draw: int
 
@@ -45,9 +45,9 @@ class DrawnKeyringPopulation(MeshPopulation, frozen=True, kw_only=True, tag="dra
 
 
 class GrindingRun:
-    """Hardened certified members, whose publisher has something to say every five heartbeats, and the insider.
+    """A run of hardened certified members with one insider. The publisher publishes every five heartbeats.
 
-    The insider comes after `FORMING_S` heartbeats, and then moves in every turn of `turn_us`.
+    The insider joins after `FORMING_S` seconds, and then acts in every turn of `turn_us`.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class GrindingRun:
         return self
 
     def is_publisher_guessed(self, last: int) -> bool:
-        """Whether the insider's guess, by the publications of the last so many seconds, is right."""
+        """True if the insider's guess from the last `last` seconds is right."""
         return self.insider.guess(self.world.now - last * SECOND_US) == self.publisher
 
     def first_hand_share(self, last: int) -> float:
-        """The share of the publications of that time that the publisher itself handed to the insider."""
+        """Share of the publications of the last `last` seconds that the publisher itself handed to the insider."""
         since_us = self.world.now - last * SECOND_US
         handed = sum(
             source == self.publisher and at_us >= since_us for source, at_us in self.insider.first_handovers.values()
@@ -96,7 +96,7 @@ class GrindingRun:
 
 
 class GrindingInsider:
-    """The member behind all the addresses. Bounded by the length of a run alone."""
+    """The member behind all the addresses. Only the length of a run bounds its memory."""
 
     def __init__(
         self, world: World, config: MeshConfig, keyring: Keyring, targets: Sequence[Address], turn_us: int
@@ -108,13 +108,13 @@ class GrindingInsider:
         self._config = msgspec.structs.replace(config, certified=alone, hardening=quiet)
         self._current: dict[Address, Address] = {}
         self._handed: Counter[Address] = Counter()
-        """What each target has handed over in this turn."""
+        """Publications that each target has handed over in this turn."""
         self.first_handovers: dict[bytes, tuple[Address, int]] = {}
-        """For each publication, the first node that handed it over, and when."""
+        """For each publication, the node that handed it over first, and the time."""
         self.addresses: list[Address] = []
 
     def start(self) -> None:
-        """Come to every node, at a moment of its own for each."""
+        """Join every node, each at its own time."""
         for place, target in enumerate(self._targets):
             self._world.after(1 + place * SECOND_US, lambda target=target: self._come(target))  # type: ignore[misc]
 
@@ -124,7 +124,7 @@ class GrindingInsider:
             self.first_handovers.setdefault(cargo_id(stem.cargo), (source, now))
 
     def guess(self, since_us: int) -> Address | None:
-        """The node that was the first to hand over the most publications since then."""
+        """The node that was first with the most publications since then."""
         counts = Counter(source for source, at_us in self.first_handovers.values() if at_us >= since_us)
         return max(sorted(counts), key=lambda name: counts[name], default=None)
 
@@ -148,7 +148,7 @@ class GrindingInsider:
 
 
 class GrindingNode(ActiveInsider):
-    """The insider at one address. It has to do with its target alone."""
+    """The insider at one address. It talks to its target alone."""
 
     def __init__(self, inner: Machine, birth: Birth, target: Address, insider: GrindingInsider) -> None:
         super().__init__(inner)
@@ -164,15 +164,15 @@ class GrindingNode(ActiveInsider):
 
 
 KEYRINGS_PER_DRAW: Final = 1_000
-"""Keyrings for each draw."""
+"""Keyrings of each draw."""
 SECOND_US: Final = 1_000_000
 EPOCH_US: Final = 600 * SECOND_US
 FORMING_S: Final = 120
-"""Seconds until the mesh stands."""
+"""Seconds until the mesh has formed."""
 PUBLISH_EVERY_S: Final = 5
 NOTES_MAX: Final = 64 * 600 // PUBLISH_EVERY_S
-"""Publications for as long as keyrings last."""
+"""Publications for the whole validity of the keyrings."""
 TURN_S: Final = 36
 """Seconds between two addresses: nodes answer one knock of a prefix in thirty."""
 LEAVE_US: Final = 3 * SECOND_US
-"""What it takes to leave: a heartbeat with the word, and some for the way."""
+"""Time to leave: a heartbeat with the message, and its transit."""

@@ -1,8 +1,8 @@
-"""What active insiders share: a member whose node works as it should, and who hears and says what its script wants.
+"""The base of active insiders: a member whose node works correctly, and whose script reads and changes its messages.
 
-A member is trusted with the inside of its links. So a script reads every message that comes, in heartbeats or alone;
-may keep back or change every one that its node sends; and may put words of its own into heartbeats that have room, so
-that outsiders see nothing of it.
+A member knows the keys of its links. So a script reads every received message, in heartbeats or alone. It may drop or
+change every message that its node sends. It may also add messages of its own to heartbeats with free space, invisibly
+to outsiders.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from veilcast.wire.mesh import Advert, Heartbeat, Message
 
 
 class ActiveInsider(MachineWrapper):
-    """The base of all scripts; by itself it only listens. The topic is the first that it hears of."""
+    """The base of all scripts; by itself it only listens. Its topic is the first one that it receives an advertisement
+    for."""
 
     def __init__(self, inner: Machine) -> None:
         super().__init__(inner)
@@ -27,18 +28,18 @@ class ActiveInsider(MachineWrapper):
         self._out: list[Frame] = []
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
-        """A message has come, and goes to the node next."""
+        """A message has arrived; the node receives it next."""
 
     def rewrite(self, message: Message, destination: Address, now: int) -> Message | None:
-        """What is sent for this message of the node; None is nothing."""
+        """The message to send in place of this one; None drops it."""
         return message
 
     def add_to_heartbeat(self, message: Message, destination: Address) -> None:
-        """With the next heartbeat that has room for it."""
+        """Send a message with the next heartbeat that has space for it."""
         self._words.setdefault(destination, []).append(encode(message))
 
     def send(self, message: Message, destination: Address) -> None:
-        """At once, and alone, as notes travel."""
+        """Send a message at once and alone, as notes travel."""
         self._out.append(Frame(destination, encode(message)))
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
@@ -83,6 +84,6 @@ def _is_idle(data: bytes) -> bool:
 
 
 _IDLE: Final = 12
-"""Bytes that a heartbeat without riders has at most."""
+"""Most bytes of a heartbeat without riders."""
 _AIR: Final = 8
-"""Bytes that a rider takes besides itself, or the frame of all of them."""
+"""Bytes of overhead for each rider, and for the list of riders."""

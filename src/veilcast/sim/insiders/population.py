@@ -1,7 +1,8 @@
-"""A mesh with hostile members in it: who they are, who publishes and who reads is said, and each has its script.
+"""A mesh with a coalition of insiders: the publisher, the subscribers and the coalition are given, and a script wraps
+each insider.
 
-A coalition that wants to besiege a victim is where the victim is. So roles are not drawn here, as in a plain
-population, but handed in; the neighbourhood is still drawn from the seed.
+A coalition that besieges a victim must be next to it. So roles are given here, and not drawn as in a plain population.
+The seed still draws the neighbourhood.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class InfiltratedPopulation(MeshPopulation, frozen=True, kw_only=True, tag="infi
     coalition: tuple[Address, ...]
     script: InsiderScript
     coalition_subscribes: bool = False
-    """Whether they read the topic, too, so as to be in its mesh."""
+    """True if the insiders subscribe to the topic, too, so as to be in its mesh."""
     coalition_config: MeshConfig | None = None
-    """What their nodes are told, where that is something else."""
+    """Configuration of the insiders' nodes, if it differs."""
 
     def roles(self, seed: int) -> tuple[Address, tuple[Address, ...]]:
         return self.publisher, (
@@ -36,7 +37,7 @@ class InfiltratedPopulation(MeshPopulation, frozen=True, kw_only=True, tag="infi
         ) if self.coalition_subscribes else self.subscriber_addresses
 
     def neighbours_of(self, seed: int) -> dict[Address, list[Address]]:
-        """Everybody's."""
+        """The neighbours of every node."""
         known: dict[Address, list[Address]] = {address: [] for address in self.addresses()}
         for u, v in self._graph(seed):
             known[u].append(v)

@@ -1,13 +1,13 @@
-"""Subscribe and time: ask a neighbour for the topic, and see how soon the next note comes.
+"""Probe timing: subscribe at a neighbour, and measure how soon the next note comes.
 
-One that is in the mesh has notes already and passes on the very next. One that is not must first ask its own parent,
-and that one perhaps another: a heartbeat for each hop. So the time from the question to the first note tells who is in
-the mesh, without any mistake of the papers' protocol being needed. Readers always are; how much it tells about them
-depends on how many others are, too.
+A node in the mesh already receives notes and forwards the next one. A node outside must first subscribe at its own
+parent, and that one perhaps at another: one heartbeat for each hop. So the time until the first note reveals which
+nodes are in the mesh, without any flaw of the papers' protocol. Subscribers are always in the mesh. How much the timing
+tells about them depends on how many other nodes are in it, too.
 
-To ask is to bring others into the mesh: whoever was asked, and those on its way. So a coalition asks one node at a
-time, each once, leaves it when it has its answer, and rests until the mesh is as it was. Those who ask one of us are in
-the mesh for certain, and need not be asked.
+A probe brings other nodes into the mesh: the probed node, and those on its path. So the coalition probes one node at a
+time and each once, unsubscribes after the answer, and waits until the mesh is as before. A node that subscribes at an
+insider is in the mesh for certain, and is not probed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from veilcast.wire.mesh import Message, Notify, Subscribe, Unsubscribe
 
 
 class ProbeSchedule:
-    """Whose turn it is to ask whom, from `start_us` on, when notes are about."""
+    """Decides which insider probes which node next, from `start_us` on, when notes are being published."""
 
     def __init__(self, asked_by: Mapping[Address, Address], start_us: int) -> None:
         self._left = list(asked_by.items())
         self._rest_us = start_us
         self._asked: tuple[Address, Address, int] | None = None
         self.delay_us: dict[Address, int] = {}
-        """Of those that were asked, or that asked, how long the first note took."""
+        """For each node that was probed or subscribed by itself: microseconds until its first note."""
 
     def next_target(self, prober: Address, now: int) -> Address | None:
-        """Whom this one is to ask now, if anybody."""
+        """The node that this insider probes now, or None."""
         while self._left and self._left[-1][0] in self.delay_us:
             self._left.pop()
         if self._asked is not None or now < self._rest_us or not self._left or self._left[-1][1] != prober:
@@ -41,18 +41,18 @@ class ProbeSchedule:
         return peer
 
     def record_request(self, peer: Address) -> None:
-        """This one has asked one of us."""
+        """This node has subscribed at an insider."""
         self.delay_us.setdefault(peer, 0)
 
     def record_answer(self, peer: Address, prober: Address, now: int) -> bool:
-        """A note has come from one to the other; whether it was waited for."""
+        """A note has come from the peer. Returns True if the prober was waiting for it."""
         if self._asked is None or self._asked[:2] != (peer, prober):
             return False
         self._note(now)
         return True
 
     def take_overdue(self, prober: Address, now: int) -> Address | None:
-        """Whom this one has asked in vain."""
+        """The node that this insider has probed in vain, or None."""
         if self._asked is None or self._asked[1] != prober or now - self._asked[2] <= ANSWER_TIMEOUT_US:
             return None
         return self._note(now)
@@ -66,7 +66,7 @@ class ProbeSchedule:
 
 
 class ProbingInsider(ActiveInsider):
-    """One of those who ask."""
+    """One of the insiders that probe."""
 
     def __init__(self, inner: Machine, address: Address, survey: ProbeSchedule) -> None:
         super().__init__(inner)
@@ -87,6 +87,6 @@ class ProbingInsider(ActiveInsider):
 
 
 ANSWER_TIMEOUT_US: Final = 12_000_000
-"""Who has not answered by then is not going to."""
+"""A node that has not answered by then will not answer."""
 REST_US: Final = 4_000_000
-"""In which those leave who were asked for our sake."""
+"""Time in which nodes that joined because of a probe leave the mesh again."""

@@ -1,8 +1,8 @@
-"""Sybils beside a victim, and n - 1: a node with none but hostile neighbours has nobody to be hidden among.
+"""Siege: a victim with hostile neighbours only (Sybils, n - 1 attack) has no node to hide among.
 
-What it asks for without having been asked it wants itself, or covers. What it sends without having got it is its own
-(n - 1: all the others are ours, so what is left is the victim's). No overlay can help such a node; what can is to keep
-it from being besieged (see `mesh/certified.py`), and covers, who ask too.
+A topic that the victim subscribes to unprompted is one that it wants or covers. A note that it sends without having
+received it is its own: in an n - 1 attack all other nodes belong to the coalition. No overlay can protect such a node.
+The defences are to prevent the siege (see `mesh/certified.py`), and covers, which subscribe, too.
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from veilcast.wire.mesh import Message, Notify, Stem, Subscribe
 
 
 class SiegeKnowledge:
-    """What besiegers tell one another. Nothing bounds it but the length of a run."""
+    """The shared knowledge of besiegers. Only the length of a run bounds it."""
 
     def __init__(self, victims: Iterable[Address]) -> None:
         self.victims = frozenset(victims)
         self.given: set[tuple[Address, bytes]] = set()
-        """Who was asked for what topic, or sent what, by one of us."""
+        """Topics that a besieger subscribed to at a node, and notes that it sent there."""
         self.unprompted_requesters: set[Address] = set()
-        """Who asked for a topic without having been asked."""
+        """Nodes that subscribed to a topic unprompted."""
         self.originated: dict[Address, int] = {}
-        """Who sent how many notes that none of us had sent to it."""
+        """Number of notes that each node sent and no besieger had sent to it."""
 
 
 class Besieger(ActiveInsider):
-    """One of those who know what all of them gave to whom. It asks no victim for anything: what that asks for then is
-    for its own sake."""
+    """A besieger subscribes to nothing at a victim: what the victim then subscribes to is for its own sake."""
 
     def __init__(self, inner: Machine, siege: SiegeKnowledge) -> None:
         super().__init__(inner)

@@ -1,14 +1,13 @@
-"""Insiders of the shell game: refuse, crawl, and lie about who stands next to them.
+"""Insiders of the shell game: they refuse swaps, crawl for names, and lie about their neighbours.
 
-*Refusing.* A game needs the consent of everybody next to its first player. One hostile neighbour that always declines
-keeps a node where it is, and a place that nobody leaves is as telling as in a mesh without the game.
+*Refusing.* A swap needs the consent of all neighbours of its first player. One hostile neighbour that always declines
+keeps a node in its place, which is then as telling as in a mesh without the game.
 
-*Crawling.* To take part means to be told names: of those next to the other player, and of who takes whose place. A
-member that plays as often as it is let (its node is told to, see `make_eager`) gets to know more of V_a than neighbours
-would ever show it.
+*Crawling.* The players of a swap learn names: the other player's neighbours, and the successors of moved nodes. A
+member that plays as often as allowed (see `make_eager`) learns more of V_a than its neighbours would ever show it.
 
-*Bogus sets.* Whoever leaves a place names those whom its successor will stand next to. A liar names its friends, so
-that honest nodes move to where there are none but them.
+*Bogus sets.* A node that leaves its place names the neighbours of its successor. The insider names members of its
+coalition, so that honest nodes move next to insiders only.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from veilcast.wire.mesh import Message, SwapAnswer, SwapAsk, SwapCommit, SwapVot
 
 
 class CrawlingInsider(ActiveInsider):
-    """Writes down every name that games tell it."""
+    """Records every name that swap messages contain."""
 
     def __init__(self, inner: Machine) -> None:
         super().__init__(inner)
@@ -41,7 +40,7 @@ class CrawlingInsider(ActiveInsider):
 
 
 class RefusingInsider(CrawlingInsider):
-    """Declines to play, and declines that others do."""
+    """Declines to swap, and declines the swaps of others."""
 
     def rewrite(self, message: Message, destination: Address, now: int) -> Message | None:
         if isinstance(message, SwapAnswer):
@@ -52,7 +51,7 @@ class RefusingInsider(CrawlingInsider):
 
 
 class BogusSetInsider(CrawlingInsider):
-    """Names friends instead of those who are next to it."""
+    """Names members of its coalition in place of its neighbours."""
 
     def __init__(self, inner: Machine, friends: Sequence[Address]) -> None:
         super().__init__(inner)
@@ -68,11 +67,11 @@ class BogusSetInsider(CrawlingInsider):
         return message
 
     def _instead(self, names: Sequence[str]) -> tuple[Address, ...]:
-        """As many friends as there were names."""
+        """Return one member of the coalition for each name."""
         return self._friends[: len(names)]
 
 
 def make_eager(config: MeshConfig) -> MeshConfig:
-    """What a node is told that plays all the time."""
+    """The configuration of a node that swaps all the time."""
     game = msgspec.structs.replace(config.shellgame, wait_us=config.heartbeat_us, rate=0.0, first="immediate")
     return msgspec.structs.replace(config, shellgame=game)

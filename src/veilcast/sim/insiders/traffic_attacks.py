@@ -1,16 +1,15 @@
-"""Tagging and replay: mark what passes, or send it again, and look for an effect further down.
+"""Traffic attacks: tagging, replay, and silence.
 
-A *tag* is a change that a friend would know again. Notes are sealed and signed, so whoever checks drops a changed one,
-and the only mark that is left is that it is missing. A *replay* is known again because it is the same: a node that
-passes on a note for a second time shows all below it that a way leads from here to there; one that drops what it has
-seen shows nothing.
+*Tagging.* A tag is a change that another insider recognises. Notes are sealed and signed, so a node that verifies drops
+a changed note, and the only mark left is that the note is missing.
 
+*Replay.* Another insider recognises the same note. A node that forwards a note for a second time shows all nodes below
+it that a path leads there. A node that drops known notes shows nothing.
 
-Drop to force re-parenting: a parent that falls silent makes its children ask somebody else, perhaps one of us.
-
-A node asks one neighbour at a time, so a coalition sees of each only what it asks of them. Whoever goes away at will
-makes others choose again, and every choice is another test of who wants the topic. Members of the coalition take turns:
-while some are silent, the others listen."""
+*Silence, to force re-parenting.* A node subscribes at one neighbour at a time, so a coalition sees of each node only
+the subscriptions at its own members. If a parent falls silent, its children choose again, perhaps an insider, and every
+choice is another test of who wants the topic. Insiders take turns: while some are silent, the others listen.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +25,15 @@ from veilcast.wire.mesh import Message, Notify, Subscribe
 
 
 class IntermittentInsider(ActiveInsider):
-    """Silent in every other turn of `turn_us`, from `start_us` on; `odd` says in which. A turn of 0 is never."""
+    """Silent in every other turn of `turn_us` from `start_us` on, in odd turns if `odd`. With a turn of 0 it is never
+    silent."""
 
     def __init__(self, inner: Machine, start_us: int, turn_us: int, *, odd: bool) -> None:
         super().__init__(inner)
         self._start_us, self._turn_us, self._odd = start_us, turn_us, odd
         self.requesters: set[Address] = set()
-        """Neighbours that asked for the topic. How often says little: a child asks again when we are back."""
+        """Neighbours that subscribed to the topic. The number of times says little: a child subscribes again after each
+        silence."""
 
     def on_message(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, Subscribe):
@@ -46,7 +47,7 @@ class IntermittentInsider(ActiveInsider):
 
 
 class TaggingInsider(ActiveInsider):
-    """Flips a bit in every note that it passes on."""
+    """Flips a bit in every note that it forwards."""
 
     def __init__(self, inner: Machine, rng: Random) -> None:
         super().__init__(inner)
@@ -63,7 +64,7 @@ class TaggingInsider(ActiveInsider):
 
 
 class ReplayingInsider(ActiveInsider):
-    """Sends every note again, `later_us` after it was sent, and is silent about it."""
+    """Sends every note again, `later_us` after it was sent."""
 
     def __init__(self, inner: Machine, later_us: int) -> None:
         super().__init__(inner)
@@ -85,4 +86,4 @@ class ReplayingInsider(ActiveInsider):
 
 
 _MEMORY: Final = 4096
-"""Notes that wait to be sent again."""
+"""Most notes that wait to be sent again."""

@@ -1,4 +1,4 @@
-"""Adversaries that speak the mesh's language; those that need not are in `adversaries`."""
+"""Adversaries that speak the mesh's protocol."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from veilcast.wire.mesh import Heartbeat
 
 
 class Forger(MachineWrapper):
-    """A member that may read a topic, and wants to publish on it.
+    """A member with a subscriber's grant that tries to publish.
 
-    It certifies itself, puts its advert into heartbeats of its machine that carry nothing, and sends a note of its own
-    behind them. All is as it should be but for the authority's signature, so who believes the advert delivers the note.
+    It certifies itself, adds its advertisement to its machine's empty heartbeats, and sends a note after them. Only the
+    authority's signature is missing, so a node that believes the advertisement delivers the note.
     """
 
     def __init__(self, inner: Machine, keys: TopicKeys, epoch: int, publication: Publication, entropy: Entropy) -> None:
@@ -56,7 +56,7 @@ class Forger(MachineWrapper):
 
 
 def _add_rider(frame: Frame, rider: bytes) -> Frame:
-    """The frame with this rider, if it is a heartbeat without any."""
+    """The frame with this rider, if it is a heartbeat without riders."""
     size = len(frame.data)
     if frame.data[:1] != b"\0" or (beat := read_heartbeat(frame.data, size)).riders:
         return frame
@@ -64,4 +64,3 @@ def _add_rider(frame: Frame, rider: bytes) -> Frame:
 
 
 HEARTBEATS_PER_FORGERY: Final = 5
-"""Heartbeats from one forgery to the next."""

@@ -1,6 +1,7 @@
-"""What must hold in a mesh: locks end, parents lead to a root, notes reach their readers, in turn, and nonces are new.
+"""Checkers of the mesh: locks expire, parents lead to a root, subscribers are reachable, notes arrive in order, nonces
+are unique.
 
-They look into the tables of all nodes at once, and at every frame, which nobody in the mesh can.
+They read the tables of all nodes at once and every frame, which no node can.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LocksExpire(Checker):
-    """No lock outlives its lease by more than the heartbeat at which this is noticed."""
+    """No lock outlives its lease by more than the heartbeat at which a node notices."""
 
     def __init__(self, lease_us: int, period_us: int) -> None:
         self._allowed_us, self._period_us = lease_us + period_us, period_us
@@ -36,7 +37,7 @@ class LocksExpire(Checker):
 
 
 class ParentsLeadToRoot(Checker):
-    """Whom each node has the topic from leads to one who has it from nobody, at every moment."""
+    """At every moment, the chain of parents from each node ends at a node without a parent."""
 
     def __init__(self, token: bytes) -> None:
         self._token = token
@@ -53,7 +54,7 @@ class ParentsLeadToRoot(Checker):
 
 
 class SubscribersReachable(Checker):
-    """In the end a note of any publisher would reach every reader: each hop is sent, and accepted."""
+    """At the end a note of any publisher would reach every subscriber: each hop is sent, and accepted."""
 
     def __init__(self, token: bytes, publishers: Iterable[Address], readers: Iterable[Address]) -> None:
         self._token, self._publishers, self._readers = token, tuple(publishers), tuple(readers)
@@ -67,9 +68,9 @@ class SubscribersReachable(Checker):
 
 
 class SubscribersAlwaysReachable(SubscribersReachable):
-    """From some time on, when a mesh has recovered from all that befell it, this holds at every moment.
+    """From `since_us` on, when the mesh has recovered from all faults, this holds at every moment.
 
-    So nobody is parted from a publisher because others change places.
+    So no subscriber loses its connection to a publisher because other nodes swap places.
     """
 
     def __init__(self, token: bytes, publishers: Iterable[Address], readers: Iterable[Address], since_us: int) -> None:
@@ -82,7 +83,7 @@ class SubscribersAlwaysReachable(SubscribersReachable):
 
 
 class SentNote(NamedTuple):
-    """When a note was published, by whom in which of its lives, and as which of its notes."""
+    """A published note: the publisher's incarnation, its number within that incarnation, and the time."""
 
     life: tuple[Address, int]
     number: int
@@ -90,10 +91,10 @@ class SentNote(NamedTuple):
 
 
 class PublisherOrder(Checker):
-    """Nobody is given a note before an earlier one of the same life of its publisher, unless it waited for that.
+    """A subscriber gets the notes of one incarnation of a publisher in order, unless it has waited for a missing one.
 
-    Where a reader's view of a publisher begins is its own choice, and what it has given up may come late. `sent` may
-    still grow, as for `Intact`; what nobody sent has no turn.
+    A subscriber chooses where its view of a publisher begins, and a note that it has given up may come late. `sent` may
+    grow during the run, as for `Intact`; unsent notes have no order.
     """
 
     def __init__(self, sent: Mapping[bytes, SentNote], gap_us: int) -> None:
@@ -130,7 +131,7 @@ class UniqueNonces(Checker):
 
 
 class TopicChecker(Checker):
-    """A checker that is told of one topic's deliveries only; one for each topic, and none mixes them up."""
+    """Passes the deliveries of one topic to another checker, so that there is one checker for each topic."""
 
     def __init__(self, topic: str, checker: Checker) -> None:
         self._pair, self._checker = Label(topic).pair, checker
@@ -144,12 +145,12 @@ class TopicChecker(Checker):
 
 
 def mesh_node_at(world: World, address: Address) -> Any:
-    """The mesh node at this address, be it in an adversary's hands or not."""
+    """The mesh node at this address, also inside an adversary."""
     return unwrap(world.machine(address))
 
 
 def reachable_from(world: World, token: bytes, start: Address) -> dict[Address, None]:
-    """Where a note would get to from here, if tables stayed as they are."""
+    """The nodes that a note would reach from here, if all tables stayed as they are."""
     reached: dict[Address, None] = {start: None}
     border = [start]
     while border:
@@ -163,4 +164,4 @@ def reachable_from(world: World, token: bytes, start: Address) -> dict[Address, 
 
 
 _DRIFT: Final = 1000
-"""Clocks go wrong by less than one part in so many."""
+"""Clocks drift by less than one part in this many."""

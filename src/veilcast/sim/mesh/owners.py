@@ -1,4 +1,4 @@
-"""The owners of a mesh's nodes, as plain as can be: who starts a node, and who takes what it delivers."""
+"""Owners of mesh nodes: they start a node and give it its roles."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from veilcast.topics import Label
 
 
 class MeshNodeOwner:
-    """Starts a node, and does at every start what its roles in the topics ask for.
+    """Starts a node, and at every start subscribes and advertises as its roles in the topics demand.
 
-    At its first start a node knows the contacts `earlier` than itself only: two that wait for each other, each with
-    newcomers of its own, would be two networks.
+    At its first start a node knows only the first `earlier` contacts. Otherwise two nodes could wait for each other,
+    each with its own newcomers, and form two networks.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class MeshNodeOwner:
         self._neighbours, self._prefix_of, self._earlier, self._link = neighbours, prefix_of, earlier, link
 
     def with_config(self, config: MeshConfig) -> Self:
-        """The same owner, who tells its node something else."""
+        """A copy of this owner that starts its node with another configuration."""
         other = copy(self)
         other._config = config
         return other
@@ -78,7 +78,7 @@ class MeshNodeOwner:
 
 
 class LinkedNode(LinkMachine):
-    """A node with its links, as checkers know it."""
+    """A node with its links, with the `version` that checkers read."""
 
     @property
     def version(self) -> int:

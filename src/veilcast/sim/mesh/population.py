@@ -1,13 +1,11 @@
-"""The mesh's population: mesh nodes, a publisher or some, and a share of subscribers; of one topic or of many at once.
+"""The mesh's population: mesh nodes, publishers and a share of subscribers, with one topic or many.
 
-Their neighbourhood is a small world that is laid out for them; or, where `mesh.membership` is "scamp", the one that
-they find for themselves, joining one after the other by the first few of them; so too where it is "certified".
+Their neighbourhood is a small world that is given to them. If `mesh.membership` is "scamp" or "certified", they build
+it themselves, joining one after another through the first few nodes.
 
-The keys are those of one authority that lives in memory and is made once for each process; nodes of one role share a
-keyring, since what is a member's own in it is the link key, and there are no links here. Only certified neighbours
-prove who they are, and have memberships of their own. A node's owner is as plain as
-can be: a subscriber subscribes whenever its node starts, the publisher advertises, and what is delivered is
-acknowledged at once.
+One authority in memory issues all keys, once for each process. Nodes with the same role share a keyring: only the link
+key in it is a member's own, and there are no links here. Certified nodes prove their membership, so each has its own.
+An owner subscribes or advertises whenever its node starts, and acknowledges every delivery at once.
 """
 
 from __future__ import annotations
@@ -70,38 +68,39 @@ from veilcast.topics import Label
 
 
 class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="mesh"):
-    """Mesh nodes; `notes` are published, one every `every_us` from `first_us` on, by the publishers in turn."""
+    """`notes` are published by the publishers in turn, one every `every_us` from `first_us` on."""
 
     nodes: int = 20
     neighbours: int = 4
     rewire: float = 0.2
     subscribers: float = 0.3
-    """The share of nodes that subscribe, of all but the publisher."""
+    """Share of the nodes that subscribe, not counting the publisher."""
     notes: int = 10
     first_us: int = 20_000_000
     every_us: int = 1_000_000
     owed_us: int = 0
-    """Notes that are published from this time on must reach every subscriber: after the faults, and some for repair."""
+    """Notes published from this time on must reach every subscriber: after the faults, and some time for repair."""
     mesh: MeshConfig = MeshConfig(neighbours_max=20, address_bytes_max=8)
-    """What the nodes are told; the heartbeat is as small as short addresses allow."""
+    """Configuration of the nodes; the heartbeat is as small as short addresses allow."""
     checks: tuple[str, ...] = ("once", "order", "intact", "readers", "bounds", "everyone")
     cover_share: float = 0.78
-    """Kappa of the topic, where the profile is "hardened": the share of other nodes that act as subscribers."""
+    """Kappa of the topic in the hardened profile: the share of other nodes that act as subscribers."""
     contacts: int = 3
-    """By how many of the first nodes the others join, where they join by themselves."""
+    """Number of first nodes that the others join through, if they build their neighbourhood themselves."""
     join_us: int = 500_000
-    """Between the starts of two nodes, where they join by themselves."""
+    """Time between the starts of two nodes, if they build their neighbourhood themselves, in microseconds."""
     forgers: int = 0
-    """How many of the others know the topic's key and forge adverts and notes; see `mesh_adversaries`."""
+    """Number of other nodes that know the topic's key and forge advertisements and notes (see `adversaries`)."""
     publishers: int = 1
     prefixes: int = 0
-    """Over how many prefixes the addresses are spread; 0 is one for each."""
+    """Number of prefixes that the addresses are spread over; 0 is one for each address."""
     link: LinkConfig | None = None
-    """How nodes keep secured links to one another; without, what they say travels as it is."""
+    """Configuration of the secured links between nodes; without it, messages travel in plain text."""
     whole: bool = True
-    """Whether a neighbourhood that falls apart is refused. Where it is not, those who are apart go without."""
+    """True if a disconnected neighbourhood is refused. If it is accepted, nodes in other components get no notes."""
     topics: int = 1
-    """Each has a publisher and readers of its own, drawn from all nodes; notes are published on them in turn."""
+    """Each topic has its own publisher and subscribers, drawn from all nodes; notes are published on the topics in
+    turn."""
 
     def __post_init__(self) -> None:
         check_small_world(self.nodes, self.neighbours, self.rewire)
@@ -133,7 +132,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return tuple(Address(f"n{i % self.prefixes}.{i}" if self.prefixes else f"n{i}") for i in range(self.nodes))
 
     def roles(self, seed: int) -> tuple[Address, tuple[Address, ...]]:
-        """The (first) publisher and the subscribers under this seed."""
+        """The first publisher and the subscribers under this seed."""
         publisher, *readers = derive_rng(seed, "roles").sample(self.addresses(), self._readers + 1)
         return publisher, tuple(readers)
 
@@ -195,9 +194,11 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             self._plan_note(world, topic, publishers[turn % len(publishers)], number, ledgers[topic])
 
     def facts(self, world: World) -> dict[str, int]:
-        """What came of it: the size of the mesh (of all, if there are many), the messages by kind that those who live
-        have sent, and what they carried of notes: copies for themselves, copies and bytes for others, and the copies
-        for others of the one that had most."""
+        """Size of all meshes, swaps, messages sent by running nodes by kind, and the cost of notes.
+
+        That cost is copies for the nodes themselves, copies and bytes for others, and the most copies for others of one
+        node.
+        """
         sent: Counter[str] = Counter()
         swaps, own_copies, cover_copies, cover_bytes, most = 0, 0, 0, 0, 0
         for address in self.addresses():
@@ -219,7 +220,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return {"mesh": size, "swaps": swaps, **carried, **dict(sorted(sent.items()))}
 
     def mesh_members(self, world: World, topic: str | None = None) -> list[Address]:
-        """The nodes of a topic's mesh, V_a: the publisher, and whoever has somebody next to it there."""
+        """The nodes of a topic's mesh, V_a: the publisher, and every node with a neighbour in it."""
         token = self.token(world, topic)
         present = [(address, mesh_node_at(world, address)) for address in self.addresses()]
         return [
@@ -229,7 +230,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         ]
 
     def token(self, world: World, topic: str | None = None) -> bytes:
-        """What a topic is called now, the first if none is named."""
+        """The current token of a topic; of the first one, if none is named."""
         topic = topic or TOPIC
         if self.mesh.profile == "paper" and self.topics == 1:
             return topic_token()
@@ -237,11 +238,11 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return keyring.keys_at(epoch_of(world.now, keyring.epoch_us)).topic(topic).token
 
     def _started(self, owner: MeshNodeOwner, address: Address) -> MachineFactory:
-        """How this one comes to life: honestly."""
+        """The factory of this node; subclasses wrap it."""
         return owner.start
 
     def _keyring(self, roles: dict[str, str], number: int, epoch_us: int) -> Keyring:
-        """Roles in one topic share a keyring, but where nodes show who they are every one is a member of its own."""
+        """Nodes with one role share a keyring. If nodes prove their membership, each has its own."""
         profile = self.mesh.profile
         if profile == "paper" and self.topics == 1:
             role = roles.get(TOPIC, "forwarder")
@@ -265,7 +266,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return self.mesh.membership != "fixed"
 
     def _graph(self, seed: int) -> list[tuple[Address, Address]]:
-        """Who is laid out to be whose neighbour: nobody, where they find one another."""
+        """The pairs of neighbours; empty, if nodes build their neighbourhood themselves."""
         if self._joining:
             return []
         graph = watts_strogatz(self.nodes, self.neighbours, self.rewire, derive_rng(seed, "graph"))
@@ -347,7 +348,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
 
 class _TopicLog:
-    """What the publishers sent: each note, its place in the order, and those that everybody must get."""
+    """Sent notes, their place in the publisher's order, and those that every subscriber must get."""
 
     def __init__(self) -> None:
         self.sent: dict[bytes, Publication] = {}
@@ -356,18 +357,18 @@ class _TopicLog:
 
 
 def address_prefix(address: Address) -> str:
-    """What stands before the dot of an address, or all of it."""
+    """The part of an address before the dot, or all of it."""
     return address.partition(".")[0]
 
 
 def role_keyrings() -> dict[str, Keyring]:
-    """One keyring for each role. A forwarder's is a membership and nothing else."""
+    """One keyring for each role. A forwarder's has a membership and no grant."""
     return _issue_keyrings()[1]
 
 
 @cache
 def make_own_keyring(role: str, member: str) -> Keyring:
-    """A keyring for this role, with a membership of one's own."""
+    """A keyring for this role, with a membership of its own."""
     entropy, epoch = SeededEntropy(derive_bytes(0, "member", member)), epoch_of(START_US, HOUR_US)
     _, own = issuer.grant_ready(_issue_keyrings()[0], member, [], epoch, BATCH_MAX, entropy)
     return msgspec.structs.replace(role_keyrings()[role], membership=own.membership)
@@ -415,6 +416,6 @@ _CHECKS: Final = (
     "connected",
 )
 _OF_A_TOPIC: Final = ("order", "turns", "intact", "readers", "everyone")
-"""What is checked for each topic."""
+"""Checks that are made for each topic."""
 _OF_ONE_TOPIC: Final = ("tree", "reach", "steady")
-"""What can be checked only where there is one."""
+"""Checks that need a single topic."""

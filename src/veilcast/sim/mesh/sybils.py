@@ -1,9 +1,9 @@
-"""Sybils: a population of honest mesh nodes, and one adversary with many more addresses, in few prefixes.
+"""A population of honest mesh nodes, and one adversary with many more addresses, in few prefixes.
 
-Every Sybil rings at honest doors without pause, hands out Sybils' addresses only, sends heartbeats over every link it
-gets, and forwards nothing. Some have stolen certificates with their keys; the others show those certificates without
-the keys. Against SCAMP, which asks for neither, they just say that they keep everybody. With `lures` they pass adverts
-on, so that others subscribe by way of them, and drop the notes.
+Every Sybil knocks at honest nodes without pause, shares only addresses of Sybils, sends heartbeats over every link it
+gets, and forwards nothing. Some have stolen certificates with their keys; the others show these certificates without
+the keys. SCAMP demands neither, and against it Sybils only claim to keep every node. With `lures` they forward
+advertisements, so that other nodes subscribe through them, and drop the notes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from veilcast.wire.mesh import Admit, Advert, Answer, ForwardJoin, Heartbeat, Jo
 
 
 class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sybils"):
-    """The honest, and the Sybils who come to them from `attack_us` on."""
+    """Honest nodes, and Sybils that attack them from `attack_us` on."""
 
     honest: MeshPopulation
     sybils: int = 400
     stolen: int = 25
-    """How many have a certificate and its key."""
+    """Number of Sybils that have a certificate and its key."""
     prefixes: int = 40
     attack_us: int = 0
     knocks: int = 1
-    """Honest doors that each Sybil rings at with every heartbeat."""
+    """Honest nodes that each Sybil knocks at with every heartbeat."""
     lures: bool = False
 
     def __post_init__(self) -> None:
@@ -53,7 +53,7 @@ class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             raise ConfigError("population.honest.mesh.membership must not be fixed: nobody could come in")
 
     def addresses(self) -> tuple[Address, ...]:
-        """Of the honest: faults befall them."""
+        """Addresses of the honest nodes, which faults may hit."""
         return self.honest.addresses()
 
     def sybil_addresses(self) -> tuple[Address, ...]:
@@ -67,7 +67,7 @@ class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             world.add(address, self._start(plot, number, number < self.stolen), max(1, self.attack_us))
 
     def facts(self, world: World) -> dict[str, int]:
-        """How far the Sybils came: links of the honest by who is at the other end, and how many have Sybils only."""
+        """Links of honest nodes by the kind of peer, and the number of honest nodes with Sybils as their only peers."""
         ours = dict.fromkeys(self.addresses())
         thieves = dict.fromkeys(self.sybil_addresses()[: self.stolen])
         links = {"honest": 0, "stolen": 0, "uncertified": 0}
@@ -92,7 +92,7 @@ class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
 
 class _Plot(msgspec.Struct, frozen=True):
-    """What all Sybils know."""
+    """Knowledge that all Sybils share."""
 
     config: MeshConfig
     honest: Sequence[Address]
@@ -102,7 +102,7 @@ class _Plot(msgspec.Struct, frozen=True):
 
 
 class _Sybil:
-    """One address of the adversary. Its words wait for the next heartbeat; nothing else bounds what it remembers."""
+    """One address of the adversary. Its messages wait for the next heartbeat, and its memory is not bounded."""
 
     version = 0
 
@@ -118,7 +118,7 @@ class _Sybil:
         """Begin to get a link to an honest node."""
 
     def hear(self, message: Message, source: Address, now: int) -> None:
-        """Answer so as to get a link, or to keep others from getting one."""
+        """Answer so as to get a link, or to prevent links of others."""
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         if data[:1] != b"\0" or int.from_bytes(data[:LENGTH_PREFIX], "big") < _IDLE_MAX:
@@ -161,7 +161,7 @@ class _Sybil:
         self._links.pop(peer, None)
 
     def sizes(self) -> dict[str, int]:
-        """Nothing that a checker need look at."""
+        """Nothing that a checker must look at."""
         return {}
 
     def _beat(self, *messages: Message) -> bytes:
@@ -170,7 +170,8 @@ class _Sybil:
 
 
 class _Joiner(_Sybil):
-    """Against SCAMP: it keeps everybody, and offers itself whenever somebody joins. Who sends a heartbeat is linked."""
+    """Against SCAMP: it keeps every node, and offers itself whenever a node joins. Every node that sends a heartbeat
+    counts as linked."""
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self._links[source] = None
@@ -229,7 +230,7 @@ class _Thief(_Sybil):
 
 
 _IDLE_MAX: Final = 12
-"""Bytes that a heartbeat without riders has at most."""
+"""Most bytes of a heartbeat without riders."""
 _WORDS_MAX: Final = 2
-"""Messages that surely fit in one heartbeat."""
+"""Messages that surely fit into one heartbeat."""
 _LEASE_MS: Final = 3_600_000

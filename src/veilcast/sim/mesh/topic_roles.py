@@ -1,4 +1,4 @@
-"""Several topics in one mesh's world: who is what in which, and checkers that look at the notes of one topic only."""
+"""Roles in several topics of one mesh."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from veilcast.machine import Address
 from veilcast.sim.rng import derive_rng
 
 TopicRoles: TypeAlias = dict[Address, str]
-"""Who is more than a forwarder of a topic, and what: "publisher", "subscriber", "both" of these, or "forger"."""
+"""Nodes that are more than forwarders of a topic: "publisher", "subscriber", "both", or "forger"."""
 
 
 def draw_topic_roles(seed: int, place: int, addresses: Sequence[Address], readers: int) -> TopicRoles:
-    """The roles in one topic of many: a publisher, which reads too or does not, and so many readers."""
+    """Draw the roles in one topic of many: a publisher, which may subscribe, too, and the subscribers."""
     rng = derive_rng(seed, "roles", str(place))
     publisher, *others = rng.sample(addresses, readers + 1)
     if rng.random() < _BOTH:
@@ -22,12 +22,12 @@ def draw_topic_roles(seed: int, place: int, addresses: Sequence[Address], reader
 
 
 def addresses_with_role(cast: TopicRoles, role: str) -> list[Address]:
-    """Those who have this role, be it with another."""
+    """Addresses that have this role, alone or with the other one."""
     return [address for address, theirs in cast.items() if theirs in (role, "both")]
 
 
 def grants_for_roles(wishes: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """What a node must be granted for its roles; a publisher's keys open what it reads."""
+    """The grants that a node needs for its roles; a publisher's keys also open the topic's notes."""
     return tuple((topic, _GRANTS.get(role, role)) for topic, role in wishes.items())
 
 

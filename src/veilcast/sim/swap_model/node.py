@@ -1,11 +1,11 @@
-"""A chair: one node of a shell game on bare tables, with the real swap code in it and its post in our hands.
+"""One node of the swap model: the real swap code on bare tables, with its messages in the search's hands.
 
-What a chair holds can be taken out as a value and put back, so that a search may try one move after another. Values
-that differ only in the order of names are the same value: no rule of the swap asks for an order.
+The state of a node can be taken out as a value and put back, so that a search can try one step after another. States
+that differ only in the order of names are equal: no rule of the swap depends on that order.
 
-A name that somebody has on a liar's word alone is `UnverifiedName`. The code treats it like any other name; but the
-mark stays
-with it as it is handed on, so that whatever goes back to the lie can be told from what honest nodes know themselves.
+A name that a node knows from a Byzantine node alone is an `UnverifiedName`. The code treats it like any other name. The
+mark stays with it when it is sent on, so that all consequences of the forgery can be told from what honest nodes know
+themselves.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Names: TypeAlias = tuple[Address, ...]
 
 
 class UnverifiedName(str):
-    """A name for which there is only a liar's word."""
+    """A name that only a Byzantine node has vouched for."""
 
     __slots__ = ()
 
 
 class BoundGame(NamedTuple):
-    """The game a node is bound in; when it began is left out, for the search has no clock."""
+    """The game that a node is bound in, without its start time: the search has no clock."""
 
     name: bytes
     state: SwapState
@@ -41,7 +41,7 @@ class BoundGame(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """What a node holds: who is next to it, the games that are over for it, and the one it is bound in."""
+    """The state of a node: its neighbours, the games that are over for it, and the game it is bound in."""
 
     inward: Names
     outward: Names
@@ -50,7 +50,7 @@ class NodeState(NamedTuple):
 
 
 class ModelNode:
-    """A `Board` of one topic that is always fit to play on. `sent` is what it wants to say, and to whom."""
+    """A `SwapContext` of one topic that always allows swaps. `sent` holds its messages with their destinations."""
 
     def __init__(self, name: str) -> None:
         self.name = Address(name)
@@ -63,7 +63,7 @@ class ModelNode:
         self.swaps = Swaps(self, self.names, lease_us=LEASE_US, lock_limits=lock_limits, **bounds)
 
     def snapshot(self) -> NodeState:
-        """What the node holds now."""
+        """The present state of the node."""
         bound = None
         for game in self.swaps.active_games():
             theirs = sort_names(game.partner_neighbours[0]), sort_names(game.partner_neighbours[1])
@@ -74,7 +74,7 @@ class ModelNode:
         )
 
     def restore(self, held: NodeState) -> None:
-        """Let the node hold this instead."""
+        """Put the node into this state."""
         self.inward_names, self.outward_names, self.sent = held.inward, held.outward, []
         self.swaps._over = SeenIds(64)
         for name in held.over:
@@ -126,12 +126,12 @@ def sort_names(names: Iterable[str]) -> Names:
 
 
 def spell_name(name: str) -> str:
-    """The name, with a mark if it is hearsay, which compares equal to the name itself."""
+    """The name, with a mark if it is unverified; an unverified name compares equal to the name itself."""
     return f"{name}?" if isinstance(name, UnverifiedName) else str(name)
 
 
 def make_tree(parents: dict[str, str]) -> dict[str, NodeState]:
-    """What the nodes of a tree hold before any game. It is given by the parent of each; the root is its own."""
+    """The states of a tree's nodes before any game. `parents` gives the parent of each node; the root is its own."""
     return {
         name: NodeState(
             sort_names([parent] if parent != name else []),
@@ -142,7 +142,7 @@ def make_tree(parents: dict[str, str]) -> dict[str, NodeState]:
 
 
 class _Names(Random):
-    """Names of games in place of random ones: it is said before which comes next, so that states are met again."""
+    """Gives the names of games in place of random ones, so that the search meets the same states again."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -155,4 +155,4 @@ class _Names(Random):
 TOKEN: Final = bytes(32)
 LEASE_US: Final = 100
 NAME_BYTES: Final = 16
-"""Of a game."""
+"""Length of a game's name in bytes."""

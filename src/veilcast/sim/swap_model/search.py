@@ -1,46 +1,36 @@
-"""Every way that a few shell games can go: a search over all states of the real swap code.
+"""A search over all states of the real swap code in a few shell games.
 
-A state is what all nodes hold, all that is under way, and what may still happen. From each, any message may be
-delivered next, whatever their order; a game may begin; and within the plan's numbers a message may be lost, or be
-delivered and stay for another time, a node may crash, and a liar may say anything to anybody. Leases end when nothing
-is under way any more, that of whoever leads a game before those of the others in it, for it is the shorter, or began
-earlier. The search goes in breadth, so the way to a fault that it shows is a shortest one.
+A state consists of the states of all nodes, all messages in flight, and the events that may still happen. From each
+state any message may be delivered next, in any order, and a game may begin. Within the plan's numbers a message may be
+lost, or be delivered and stay in flight as a copy; a node may crash; and the Byzantine node may send any message to any
+node. Leases end when no message is in flight: first the lease of a game's leader, since it is shorter or began earlier,
+and then those of the others. The search is breadth-first, so it finds a shortest path to a fault.
 
-Three things keep it small, and none hides a fault.
+Three reductions keep it small. Claim: none hides a fault.
 
-Reactions are looked up (`reactions`), so a step costs no run of the code; states that are met again are known by a
-fingerprint of 64 bits. Among n states one is passed over for another with probability below n^2 / 2^64.
+1. Transitions are looked up (`transitions`), so a step does not run the code, and known states are recognised by a
+   fingerprint of 64 bits. Among n states, one is mistaken for another with probability below n^2 / 2^64.
+2. A message about a game that is over for its target, or to a crashed node, is dropped at once. Reason: the code
+   refuses such a message without any change, and games that are over stay over. So delivery, loss and delay have the
+   same effect, and can be moved before every other step.
+3. A fault without effect is not tried: to lose a message that would change nothing, or to copy one that would be
+   refused. A state that was met with more faults left, of each kind, is not expanded again, since everything that can
+   follow with fewer faults can follow with more. The remaining faults of each kind are numbered (`FaultBudget`), and a
+   set of these numbers is one integer.
 
-A message about a game that is over for its target, or to a crashed node, is dropped at once. The code refuses such a
-message without any change, and games that are over stay so: so to deliver it, to lose it or to let it lie is the same,
-and it can be moved in front of every other step.
+If leases may end at any moment (`late`), messages need never arrive. Then a lost message is one that is never
+delivered, and a crashed node one that receives nothing more. So the search covers any number of losses and crashes
+without trying them. A node that hears of a lost neighbour acts as at the end of a lease.
 
-A fault that could have been saved is not tried: to lose a message that would change nothing, or to keep a copy of one
-that would be refused. And a state that was met with more faults left, of each kind, is not looked at again: whatever
-may follow with fewer may follow with more.
+What must hold. In every state a path of parents leads from each node to the root, and no lock outlives its lease, so no
+node waits for ever. In a final state without losses both ends of each edge know it. With a Byzantine node: each honest
+node's path leads to the root, to the Byzantine node, or to an unverified name; and edges between honest nodes without
+unverified neighbours are known at both ends.
 
-If leases may end at any moment (`late`), messages need never come: then a lost message is one that is never delivered,
-and a crashed node one to which nothing is delivered any more; all that they lead to is found without them, for any
-number of losses and crashes. Whoever hears that a neighbour is lost does what it does when a lease ends.
-
-What must hold. In every state each node has the topic from somebody who has it from the root, in the end; and no lock
-outlives its lease, so nobody waits for ever. In a last state each edge is known at both its ends, if nothing was lost.
-With a liar: each honest node's way leads to the root, or to the liar, or to a name that it has on the liar's word; and
-edges between honest nodes who have no such name next to them are known at both ends. A liar knows a game's name when it
-has begun, for names are random.
-
-
-All that a liar could say in a few shell games.
-
-A liar knows every node and every game, its own too, and says what it likes to whom it likes, when it likes; it never
-keeps a promise, for it has no tables. So it need not be a machine: it is a list of messages, and the search lets each
-of them come at any moment. Whoever the liar names is named by its word alone, and marked so; of itself it speaks true.
-
-
-The faults that may still happen, as numbers: how many losses, copies, crashes and lies are left.
-
-With more left, all can happen that can happen with fewer. So a state need not be looked at again when no more is left
-of any kind than when it was met before. Sets of such numbers are bits of an integer."""
+The Byzantine node knows every node and every game that has begun; names of games are random, so it knows none before.
+It sends any message to any node at any time, and keeps no promise, since it has no tables. So it is no machine but a
+list of messages (`list_forgeries`). It tells the truth about itself alone.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +50,8 @@ from veilcast.wire.mesh import SwapAbort, SwapAnswer, SwapAsk, SwapCommit, SwapL
 
 
 def list_forgeries(liar: str, names: Iterable[str], games: Sequence[bytes]) -> list[SwapMessage]:
-    """Sets of neighbours have at most one bogus name each: more only add branches that lead nowhere."""
+    """All messages that a Byzantine node could send. Sets of neighbours have at most one bogus name: more only add
+    branches without effect."""
     others = [Address(UnverifiedName(name)) for name in (*(name for name in names if name != liar), "ghost")]
     sets: list[tuple[Address, ...]] = [(), *((name,) for name in others)]
     said: list[SwapMessage] = []
@@ -74,29 +65,29 @@ def list_forgeries(liar: str, names: Iterable[str], games: Sequence[bytes]) -> l
 
 
 class FaultBudget:
-    """All that can be left of these numbers of faults, each by its number."""
+    """The remaining faults of each kind, as tuples and by their numbers."""
 
     def __init__(self, *faults: int) -> None:
         self.remaining: Final = list(product(*(range(number + 1) for number in faults)))
         numbers = {left: number for number, left in enumerate(self.remaining)}
         self.full: Final = len(self.remaining) - 1
-        """The number of all of them."""
+        """Number of the full budget."""
         self.used: Final = [sum(faults) - sum(left) for left in self.remaining]
-        """How many have happened."""
+        """Faults that have happened, by number."""
         self.after_fault: Final = [
             [numbers.get((*left[:kind], left[kind] - 1, *left[kind + 1 :]), -1) for kind in range(len(faults))]
             for left in self.remaining
         ]
-        """The number after one more of each kind, or -1."""
+        """For each number, the number after one more fault of each kind, or -1."""
         self.covered: Final = [
             sum(1 << numbers[low] for low in self.remaining if _within(low, left)) for left in self.remaining
         ]
-        """Those with which nothing more can happen than with this one, itself among them."""
+        """For each number, a bit set of the budgets with at most as many faults of each kind, itself included."""
         self.above: Final = [
             sum(1 << numbers[high] for high in self.remaining if high != left and _within(left, high))
             for left in self.remaining
         ]
-        """The others, with which all can happen that can with this one."""
+        """For each number, a bit set of the other budgets with at least as many faults of each kind."""
 
 
 def _within(low: tuple[int, ...], high: tuple[int, ...]) -> bool:
@@ -104,22 +95,22 @@ def _within(low: tuple[int, ...], high: tuple[int, ...]) -> bool:
 
 
 Progress: TypeAlias = Callable[[int, int], object]
-"""Is told the states found and the depth, now and then."""
+"""Called now and then with the number of states and the depth."""
 
 
 class SearchPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may happen, and how often."""
+    """The events that may happen, and how often."""
 
     games: int = 3
-    """The first so many of `GAMES`."""
+    """Number of games, taken from the beginning of `GAMES`."""
     losses: int = 0
     copies: int = 0
     crashes: int = 0
     liar: str = ""
-    """The node that lies, or none."""
+    """The Byzantine node; empty if there is none."""
     lies: int = 0
     late: bool = False
-    """Leases may end while messages are under way; losses and crashes add nothing then."""
+    """Leases may end while messages are in flight; losses and crashes add nothing then."""
     states_max: int = 10_000_000
 
     def __post_init__(self) -> None:
@@ -134,7 +125,7 @@ class SearchPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SearchResult(NamedTuple):
-    """What the search found; `fault` is empty if all was well, and `steps` lead to it."""
+    """The result of a search; `fault` is empty if nothing is wrong, and `steps` lead to it."""
 
     states: int
     depth: int
@@ -144,7 +135,7 @@ class SearchResult(NamedTuple):
 
     @property
     def collision_probability(self) -> float:
-        """The probability, at most, that two states had one fingerprint."""
+        """Upper bound on the probability that two states had one fingerprint."""
         return self.states**2 / 2.0**64
 
 
@@ -156,19 +147,19 @@ def explore_swaps(plan: SearchPlan, progress: Progress = lambda states, depth: N
 
 
 _State: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...], int, int]
-"""A fingerprint of all but the faults left; the numbers of what nodes hold, and of what is under way; the games that
-may still begin, one bit each; and the number of the faults left."""
+"""A fingerprint of all but the remaining faults; the numbers of the nodes' states, and of the messages in flight; the
+games that may still begin, one bit each; and the number of the remaining faults."""
 
 
 class _FaultError(Exception):
-    """Something is wrong in a state."""
+    """A state violates a property."""
 
     def __init__(self, text: str, state: _State, states: int, depth: int) -> None:
         self.text, self.state, self.states, self.depth = text, state, states, depth
 
 
 class _SwapSearch:
-    """One search; a traced one also remembers how it came to each state."""
+    """One search; a traced one also remembers the step that led to each state."""
 
     def __init__(self, plan: SearchPlan, progress: Progress, *, traced: bool = False) -> None:
         self._plan, self._progress = plan, progress
@@ -181,7 +172,7 @@ class _SwapSearch:
         self._game_key = [self._tables.draw_key() for _ in range(1 << plan.games)]
         self._starters = [self._tables.names.index(starter) for starter, _ in GAMES]
         self._seen: dict[int, int] = {}
-        """For each fingerprint, the faults left with which nothing new can come of it."""
+        """For each fingerprint, a bit set of the budgets with which nothing new can follow."""
         self._next: list[_State] = []
         self._states = self._depth = 0
         self._came: dict[tuple[int, int], tuple[_State, str, Any]] | None = {} if traced else None
@@ -205,7 +196,7 @@ class _SwapSearch:
         return SearchResult(self._states, self._depth - 1, True)
 
     def explain(self) -> SearchResult:
-        """Search again up to the fault, and show the way to it."""
+        """Search again up to the fault, and return the path to it."""
         try:
             return self.run()
         except _FaultError as found:
@@ -227,7 +218,7 @@ class _SwapSearch:
         return fingerprint, nodes, (), games, self._faults.full
 
     def _expand(self, state: _State) -> None:
-        """Take every step that is possible. The searches spend their time here."""
+        """Take every possible step. The search spends its time here."""
         fingerprint, nodes, bag, games, faults = state
         tables, seen, names = self._tables, self._seen, self._tables.names
         target, over, fails, post_key = tables.target, tables.over, tables.fails, tables.post_key
@@ -277,7 +268,8 @@ class _SwapSearch:
                 self._check_end(state)
 
     def _after(self, state: _State, place: int, step: Transition) -> int:
-        """The fingerprint after a step, but for what is used up by it: what is refused from now on is gone."""
+        """The fingerprint after a step, without the messages that are refused from now on. The delivered message is not
+        removed here."""
         fingerprint, nodes, bag, _, _ = state
         tables = self._tables
         target, over, fails, post_key = tables.target, tables.over, tables.fails, tables.post_key
@@ -294,7 +286,7 @@ class _SwapSearch:
         return fingerprint
 
     def _go(self, state: _State, place: int, step: Transition, games: int, faults: int, word: str, what: Any) -> None:
-        """A step for which no message is needed."""
+        """Take a step that uses no message."""
         reached = self._after(state, place, step) + self._game_key[games] - self._game_key[state[3]] & _MASK
         if not self._seen.get(reached, 0) >> faults & 1:
             self._keep(reached, state, place, step, -1, games, faults, word, what)
@@ -311,7 +303,7 @@ class _SwapSearch:
         word: str,
         what: Any,
     ) -> None:
-        """Look at a new state, and later at what follows; the message `taken`, if there is one, is used up."""
+        """Check a new state and queue it for expansion; the message `taken`, unless -1, is removed."""
         _, nodes, bag, _, _ = state
         tables, held = self._tables, step.held
         target, over, fails = tables.target, tables.over, tables.fails
@@ -332,7 +324,7 @@ class _SwapSearch:
             raise self._fault(f"the lock of {tables.names[place]} outlives its lease", reached)
 
     def _told(self, node: int) -> list[tuple[SwapDelivery, Transition, int]]:
-        """The lies that make a difference to a node that holds this, and the game that must have begun to be named."""
+        """The forged messages that change a node in this state, and for each the game that must have begun."""
         told = self._telling.get(node)
         if told is None:
             tables, liar = self._tables, Address(self._plan.liar)
@@ -350,7 +342,7 @@ class _SwapSearch:
     # --- what must hold
 
     def _adrift(self, nodes: tuple[int, ...]) -> str:
-        """Who has the topic from nobody: its ways end at another than the root, or run in a circle."""
+        """The nodes without a path of parents to the root: the path ends elsewhere, or is a circle."""
         tables = self._tables
         anchored = [ROOT, self._plan.liar]
         waiting = [name for name in TREE if name not in anchored]
@@ -365,7 +357,7 @@ class _SwapSearch:
         return any(isinstance(parent, UnverifiedName) or parent in anchored for parent in inward)
 
     def _check_end(self, state: _State) -> None:
-        """Nothing was lost: so of two next to one another both know it, unless one is the liar or has believed it."""
+        """Nothing was lost: both ends of an edge know it, unless one of them is Byzantine or has believed a forgery."""
         left, whole = self._faults.remaining[state[4]], self._faults.remaining[self._faults.full]
         if self._plan.late or (left[0], left[2]) != (whole[0], whole[2]):
             return
@@ -390,6 +382,6 @@ ROOT: Final = "p"
 TREE: Final = {"p": "p", "a": "p", "b": "a", "c": "b", "d": "b", "e": "c"}
 """The parent of each node."""
 GAMES: Final = (("a", "b"), ("b", "c"), ("c", "e"))
-"""Who begins with which child: each game shares nodes with both others; the publisher keeps its place."""
+"""The two players of each game. Each game shares nodes with both others, and the publisher keeps its place."""
 
 _MASK: Final = (1 << 64) - 1

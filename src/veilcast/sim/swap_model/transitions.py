@@ -1,12 +1,12 @@
-"""Reactions: what a node does with a message, worked out once by the real code and looked up ever after.
+"""The transitions of a node, computed once by the real code and then looked up.
 
-What a node does depends on what it holds and on the message alone. So both are given numbers, and (number, number) ->
-(what it holds then, what it sends) is a table that fills itself by running the code. A state of the whole parlour is
-then a handful of numbers, and a step of the search a few look-ups.
+A node's reaction depends on its state and the message alone. Both are numbered, and (state, message) -> (next state,
+sent messages) is a table that fills itself by running the code. A state of the whole model is then a few numbers, and a
+step of the search a few look-ups.
 
-Every number also has a random key of 64 bits. The sum of the keys of all numbers in a state, modulo 2^64, is its
-fingerprint: two different states share one with probability 2^-63 at most (a number that occurs twice in one of them
-costs a bit), whatever they are, and a step changes it by the keys of what changed.
+Every number has a random key of 64 bits. The fingerprint of a state is the sum of the keys of all its numbers, modulo
+2^64. Two different states have one fingerprint with probability at most 2^-63 (a number that occurs twice in one of
+them costs a bit). A step changes the fingerprint by the keys of what changed.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from veilcast.wire.mesh import SwapAbort, SwapCommit
 
 
 class Transition(NamedTuple):
-    """What comes of a node's move: what it holds, what it sends, and whether a game is over for it by that."""
+    """The result of a node's step: its next state, the messages it sends, and whether a game ended for it."""
 
     held: int
     posts: tuple[int, ...]
     ended: bool
     moved: bool
-    """Whether it has the topic from somebody else."""
+    """True if the node's parent changed."""
     change: int
-    """What it adds to the fingerprint of the whole."""
+    """What the step adds to the fingerprint of the whole state."""
 
 
 class SwapDelivery(NamedTuple):
@@ -59,7 +59,7 @@ class SwapDelivery(NamedTuple):
 
 
 class TransitionTable:
-    """The numbers of all that was met, by which the lists are indexed, and the steps between them."""
+    """All numbered states and messages, which index the lists, and the transitions between them."""
 
     def __init__(self, names: Iterable[str], games: Iterable[bytes], rng: Random) -> None:
         self.names = list(names)
@@ -70,22 +70,23 @@ class TransitionTable:
         self.held: list[NodeState] = []
         self.held_key: list[int] = []
         self.place: list[int] = []
-        """Whose it is."""
+        """Index of the node that has this state."""
         self.bound: list[bool] = []
         self.misled: list[bool] = []
-        """Whether somebody is next to it by hearsay."""
+        """True if a neighbour is an unverified name."""
         self.leads: list[int] = []
-        """The bit of the game that it leads, if it does."""
+        """Bit of the game that the node leads, or 0."""
         self.follows: list[tuple[int, int]] = []
-        """The place of who leads the game it is bound in, and the bit of that; none, if it leads itself or is free."""
+        """Index of the node that leads the game this one is bound in, and that game's bit; zeros, if it leads itself or
+        is free."""
         self.over: list[int] = []
-        """The games that are over for it, as bits; all, for a node that does nothing any more."""
+        """Games that are over for the node, as bits; all, for a node that has crashed or is Byzantine."""
         self._post_numbers: dict[Any, int] = {}
         self.posts: list[SwapDelivery] = []
         self.post_key: list[int] = []
         self.target: list[int] = []
         self.fails: list[int] = []
-        """The bit that, if over for the target, means that a message is refused for ever."""
+        """Bit that means, if it is over for the target, that the message is refused for ever."""
         self._steps: dict[tuple[int, int], Transition] = {}
         self._expired: dict[int, Transition] = {}
         self._crashed: dict[int, Transition] = {}
@@ -95,7 +96,7 @@ class TransitionTable:
         return self._rng.getrandbits(64)
 
     def number_state(self, place: int, held: NodeState, *, inert: bool = False) -> int:
-        """The number of what the node at this place holds; an inert one will never do anything again."""
+        """The number of this state of the node at `place`. An inert node never acts again."""
         if inert:
             held = held._replace(over=(), bound=None)
         name = place, inert, _spelled(held)
@@ -149,7 +150,7 @@ class TransitionTable:
         return step
 
     def begin(self, held: int, game: bytes, child: str) -> Transition:
-        """The node begins this game, if the other is a child of its."""
+        """The node begins this game, if the other player is its child."""
 
         def start(chair: ModelNode) -> None:
             chair.names.next = game
@@ -169,7 +170,7 @@ class TransitionTable:
         return step
 
     def _bit(self, game: bytes, source: str = "") -> int:
-        """The bit of a game, or of what one node says of it."""
+        """The bit of a game, or of one node's message about it."""
         which = self.names.index(source) + 1 if source else 0
         return 1 << self._games.index(game) * (len(self.names) + 1) + which
 
@@ -177,7 +178,7 @@ class TransitionTable:
         return sum(self._bit(name[:NAME_BYTES], name[NAME_BYTES:].decode()) for name in known)
 
     def _fails(self, message: SwapMessage, source: str) -> int:
-        """Nobody enters or leads a game twice; but it may hear of it from several nodes."""
+        """A node enters or leads a game only once, but may hear of its end from several nodes."""
         heard = isinstance(message, SwapCommit | SwapAbort)
         return self._bit(message.game, source if heard else "")
 

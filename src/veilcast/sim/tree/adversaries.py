@@ -1,4 +1,4 @@
-"""Adversaries of the tree: those that need not speak its language are in `adversaries`."""
+"""Adversaries of the tree."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from veilcast.wire.tree import ForwardPublication, Offer, RequestAck
 
 
 class HoardingNode(MachineWrapper):
-    """A node that says it has heard what it is to pass on, and keeps a share of it; all else it does as it should."""
+    """A node that acknowledges publications which it should forward, and keeps a share of them. It does all else
+    correctly."""
 
     def __init__(self, inner: Machine, rng: Random, keep_ppm: int = 1_000_000) -> None:
         super().__init__(inner)

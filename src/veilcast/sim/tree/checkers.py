@@ -1,4 +1,4 @@
-"""Checkers of the tree: that what is published climbs along trees, and goes nowhere else."""
+"""Checkers of the tree: publications climb along trees, and go nowhere else."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 
 
 class NoMultiplication(Checker):
-    """Nobody multiplies messages: what comes to a node under one entry goes on under one.
+    """A node forwards a message under no more entries than it received it under, where nothing fails.
 
-    Where nothing fails, that is: what waits for a parent who is gone is also sent to those who take its place, and a
-    few of these are let pass. The origin of a publication sends it to as many as want it. The same message for the same
-    entry again is a repeat, and counts once. For the hardened profile: only there do messages say which entry they are
-    for.
+    After a failure, a message that waits for a lost parent is also sent to its successors: up to `PARENTS_MAX` for each
+    entry are allowed. The origin of a publication sends it to every subscriber. A repeated message for the same entry
+    counts once. Only in the hardened profile do messages name their entry.
     """
 
     def __init__(self, wanted: int) -> None:
@@ -54,7 +53,7 @@ class NoMultiplication(Checker):
 
 
 class CopyCounter(Checker):
-    """Counts the copies of publications that nodes send to their parents, by node; more than `most` are too many."""
+    """Counts the copies of publications that nodes send to their parents, by node; more than `most` are a violation."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -71,7 +70,7 @@ class CopyCounter(Checker):
 
 
 PARENTS_MAX: Final = 3
-"""Parents that an entry may have one after the other while a message waits."""
+"""Successive parents that an entry may have while a message waits."""
 
 _TYPE_OF = {kind: bytes((number,)) for number, kind in TYPE_BYTES.items()}
 _TO_PARENT = f"{HOP_STREAM}@"

@@ -1,10 +1,10 @@
-"""What publications cost a tree, counted on its machines: copies that nodes send one another, and the busiest node.
+"""The cost of publications in a tree, counted on its machines: copies between nodes, and the busiest node.
 
-P2 gives each subscriber a tree of its own, and lets nodes forward by topic alone: to the parents they have in all
-trees, whichever a copy came on. How much that costs beside trees that are kept apart is a count that one can make, here
-at sizes where every message is a real one, and with a kernel of the lab at larger ones.
+P2 gives each subscriber its own tree, and lets nodes forward by topic alone: to their parents in all trees, whichever
+tree a copy came on. The additional cost against separate trees is counted here, at sizes where every message is a real
+one. A model of the lab counts it at larger sizes.
 
-Everybody is listed before anybody subscribes, so that trees are those of the plan; nobody fails.
+All nodes are listed before the first one subscribes, so that trees are those of the plan. No node fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from veilcast.tree.config import DirectoryConfig, PaperRouting, TreeConfig
 
 
 class TreeLoad(msgspec.Struct, frozen=True):
-    """What so many publications cost; `cut` if they were still circling when their number was up."""
+    """The cost of `publications`; `cut` is True if copies still circulated when the limit was reached."""
 
     nodes: int
     subscribers: int
@@ -37,7 +37,7 @@ class TreeLoad(msgspec.Struct, frozen=True):
 def measure_load(
     nodes: int, subscribers: int, routing: PaperRouting, publications: int, seed: int, most: int = 2_000_000
 ) -> TreeLoad:
-    """Publish one after the other, to origins drawn at random, and let each reach everybody."""
+    """Publish one note after another, to origins drawn at random, and let each reach all subscribers."""
     population = TreePopulation(
         nodes=nodes,
         publishers=1,
@@ -68,7 +68,7 @@ def measure_load(
 SUBSCRIBE_US: Final = 90_000_000
 PUBLISH_US: Final = 120_000_000
 EVERY_US: Final = 5_000_000
-"""For a copy to have come everywhere it goes before the next publication."""
+"""Time between publications: enough for all copies of one to arrive."""
 
 _LINKS: Final = LinkDelays(latency_us=(10_000, 50_000))
 _DIRECTORY: Final = DirectoryConfig(lease_us=3_600_000_000, enrols_every_us=1, publish_us=1_000_000)
