@@ -74,7 +74,7 @@ def held_in(plan: SearchPlan) -> list[tuple[str, NodeState]]:
     search = _SwapSearch(plan, lambda states, depth: None)
     search.run()
     tables = search._tables
-    pairs = zip(tables.place, tables.held, tables.over, strict=True)
+    pairs = zip(tables.owners, tables.states, tables.over, strict=True)
     return [(tables.names[place], held) for place, held, over in pairs if over >= 0]
 
 

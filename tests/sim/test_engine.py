@@ -235,7 +235,7 @@ def test_moving_a_deadline_to_and_fro_fills_no_queue() -> None:
     for _ in range(1_000):
         world.call(A, lambda machine, now: machine.poke())
     world.run(0)
-    assert len(list(world._agenda)) <= 3
+    assert len(list(world._queue)) <= 3
 
 
 def test_frames_to_addresses_nobody_has_are_lost() -> None:
@@ -268,7 +268,7 @@ def test_a_run_after_an_interrupted_one_is_as_long_as_it_says() -> None:
         world.run(100)
     world.run(1_000)
     assert world.now == world.start + 1_005
-    assert list(world._agenda) == []
+    assert list(world._queue) == []
 
 
 # --- machines that break it ---------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Noting(_SwapSearch):
         self.expanded: list[_State] = []
 
     def _expand(self, state: _State) -> None:
-        self.met.add(tables_of(tuple(self._tables.held[node] for node in state[1])))
+        self.met.add(tables_of(tuple(self._tables.states[node] for node in state[1])))
         self.expanded.append(state)
         super()._expand(state)
 
@@ -100,7 +100,7 @@ def test_a_fingerprint_is_the_sum_of_the_keys_of_all_that_a_state_is_made_of() -
     search.run()
     tables = search._tables
     for fingerprint, nodes, bag, games, _ in search.expanded:
-        keys = [tables.held_key[node] for node in nodes] + [tables.post_key[post] for post in bag]
+        keys = [tables.state_keys[node] for node in nodes] + [tables.message_keys[post] for post in bag]
         assert fingerprint == (sum(keys) + search._game_key[games]) % 2**64
 
 

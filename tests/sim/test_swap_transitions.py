@@ -38,14 +38,14 @@ def test_a_node_holds_what_was_put_into_it() -> None:
 def test_a_reaction_is_looked_up_the_second_time() -> None:
     tables, held = reactions()
     step = tables.begin(held["a"], GAME, "b")
-    assert [str(tables.posts[post]) for post in step.posts] == [
+    assert [str(tables.messages[post]) for post in step.messages] == [
         "SwapAsk(game, (p), ()) from a to b",
         "SwapLock(game, true) from a to p",
     ]
-    first = tables.deliver(held["b"], step.posts[0])
-    assert tables.deliver(held["b"], step.posts[0]) is first
-    assert tables.bound[first.held]
-    assert tables.expire(first.held).ended
+    first = tables.deliver(held["b"], step.messages[0])
+    assert tables.deliver(held["b"], step.messages[0]) is first
+    assert tables.is_bound[first.state]
+    assert tables.expire(first.state).ended
 
 
 def test_the_order_of_names_does_not_matter() -> None:
@@ -59,24 +59,24 @@ def test_the_order_of_names_does_not_matter() -> None:
 
 def test_a_crashed_node_does_nothing_more_but_keeps_its_place_in_the_tables() -> None:
     tables, held = reactions()
-    inert = tables.crash(held["a"]).held
-    assert tables.held[inert].inward == (P,)
-    assert tables.begin(inert, GAME, "b").held == inert
-    assert tables.over[inert] & tables.fails[tables.number_message(SwapDelivery(B, A, SwapVote(GAME, True)))]
+    inert = tables.crash(held["a"]).state
+    assert tables.states[inert].inward == (P,)
+    assert tables.begin(inert, GAME, "b").state == inert
+    assert tables.over[inert] & tables.refused_after[tables.number_message(SwapDelivery(B, A, SwapVote(GAME, True)))]
 
 
 def test_who_follows_a_liar_has_its_parent_by_hearsay_and_hands_it_on_as_such() -> None:
     tables, held = reactions()
     step = tables.react(held["b"], SwapDelivery(A, B, SwapCommit(GAME, TOKEN, Address(UnverifiedName("p")))))
-    (parent,) = tables.held[step.held].inward
+    (parent,) = tables.states[step.state].inward
     assert parent == "p"
     assert isinstance(parent, UnverifiedName)
-    assert tables.misled[step.held]
-    (post,) = tables.begin(step.held, GAME, "c").posts[:1]
-    message = tables.posts[post].message
+    assert tables.misled[step.state]
+    (post,) = tables.begin(step.state, GAME, "c").messages[:1]
+    message = tables.messages[post].message
     assert isinstance(message, SwapAsk)
     assert isinstance(message.inward[0], UnverifiedName)
-    assert str(tables.posts[post]) == "SwapAsk(game, (p?), ()) from b to c"
+    assert str(tables.messages[post]) == "SwapAsk(game, (p?), ()) from b to c"
     assert tables.number_state(1, NodeState((P,), ())) != tables.number_state(1, NodeState((parent,), ()))
 
 

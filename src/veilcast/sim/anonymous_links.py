@@ -34,43 +34,43 @@ class AnonymousLinkEngine(Engine):
         self._inbound = count().__next__
 
     def _link(self, host: SimulatedHost, destination: Address) -> DirectedLink:
-        return host.links.get(destination) or super()._link(host, self._seen_going(destination))
+        return host.links.get(destination) or super()._link(host, self._observed_destination(destination))
 
-    def _called(self, host: SimulatedHost, peer: Address) -> DirectedLink:
+    def _link_to_connect(self, host: SimulatedHost, peer: Address) -> DirectedLink:
         """The link to a peer that the host connects to: the one that exists, or a new stream that is not open yet."""
         if "@" not in peer or peer in host.links:
             return self._link(host, peer)
         inbound, address = Address(f"{_INBOUND}{self._inbound()}"), Address(peer.partition("@")[2])
         target, latency_us = self._host(address), self._links.latency_between(host.address, peer, self.seed)
         self._trace.add_note(self._time, LINK, f"{host.address} {peer} {inbound}".encode())
-        way = DirectedLink(self._links_made, inbound, target, latency_us)
+        link = DirectedLink(self._links_made, inbound, target, latency_us)
         back = DirectedLink(self._links_made + 1, peer, host, latency_us)
         self._links_made += 2
-        way.back, back.back = back, way
-        way.blocks, back.blocks = self._link(host, address).blocks, self._link(target, host.address).blocks
-        return way
+        link.back, back.back = back, link
+        link.blocks, back.blocks = self._link(host, address).blocks, self._link(target, host.address).blocks
+        return link
 
-    def _seen_going(self, destination: Address) -> Address:
+    def _observed_destination(self, destination: Address) -> Address:
         return ANONYMOUS_NETWORK if is_anonymous(destination) else destination
 
-    def _back(self, way: DirectedLink) -> DirectedLink:
+    def _reverse(self, link: DirectedLink) -> DirectedLink:
         """The link in the other direction."""
-        return way.back or self._link(way.target, way.source)
+        return link.back or self._link(link.target, link.source)
 
-    def _ways(self, host: SimulatedHost, target: SimulatedHost) -> list[DirectedLink]:
+    def _links_between(self, host: SimulatedHost, target: SimulatedHost) -> list[DirectedLink]:
         """All links from one host to the other: the plain one, and open streams that either end has called for."""
-        hidden = [way for way in host.links.values() if way.back is not None and way.target is target]
+        hidden = [link for link in host.links.values() if link.back is not None and link.target is target]
         return [self._link(host, target.address), *hidden]
 
-    def _open(self, way: DirectedLink) -> None:
-        if way.back is not None:
-            way.back.target.links[way.back.source] = way
-            way.target.links[way.source] = way.back
+    def _open_stream(self, link: DirectedLink) -> None:
+        if link.back is not None:
+            link.back.target.links[link.back.source] = link
+            link.target.links[link.source] = link.back
 
-    def _close(self, way: DirectedLink) -> None:
-        if way.back is not None:
-            del way.back.target.links[way.back.source]
-            del way.target.links[way.source]
+    def _close_stream(self, link: DirectedLink) -> None:
+        if link.back is not None:
+            del link.back.target.links[link.back.source]
+            del link.target.links[link.source]
 
 
 ANONYMOUS_NETWORK: Final = Address("@")

@@ -79,11 +79,11 @@ class InOrder(Checker):
 class OnlySubscribers(Checker):
     """Only these addresses deliver notes."""
 
-    def __init__(self, readers: Iterable[Address]) -> None:
-        self._readers = dict.fromkeys(readers)
+    def __init__(self, subscribers: Iterable[Address]) -> None:
+        self._subscribers = dict.fromkeys(subscribers)
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
-        if isinstance(event, Delivered) and address not in self._readers:
+        if isinstance(event, Delivered) and address not in self._subscribers:
             raise ViolationError(f"{address} delivered a note, and it is no subscriber")
 
 
@@ -117,15 +117,15 @@ class Everyone(Checker):
         self, sent: Iterable[bytes], addresses: Iterable[Address], name: Callable[[Note], bytes] = notification_id
     ) -> None:
         self._sent, self._name = sent, name
-        self._heard: dict[Address, dict[bytes, None]] = {address: {} for address in addresses}
+        self._delivered: dict[Address, dict[bytes, None]] = {address: {} for address in addresses}
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
-        if isinstance(event, Delivered) and address in self._heard:
-            self._heard[address][self._name(event.note)] = None
+        if isinstance(event, Delivered) and address in self._delivered:
+            self._delivered[address][self._name(event.note)] = None
 
     def on_end(self, world: World) -> None:
-        for address, heard in self._heard.items():
-            missing = [note for note in self._sent if note not in heard]
+        for address, delivered in self._delivered.items():
+            missing = [note for note in self._sent if note not in delivered]
             if missing:
                 raise ViolationError(f"{address} never delivered {len(missing)} notes, among them {missing[0].hex()}")
 
@@ -180,26 +180,26 @@ def publication_body(note: Note) -> bytes:
 
 def make_subscriber_checker(
     check: str,
-    diary: PublicationLog,
-    wishes: SubscriptionTable,
+    log: PublicationLog,
+    subscriptions: SubscriptionTable,
     bounds: Callable[[Any], Mapping[str, int]],
-    others: Mapping[str, Callable[[], Checker]] | None = None,
+    special: Mapping[str, Callable[[], Checker]] | None = None,
 ) -> Checker:
     """The checker of this name: one for all modes, or one of `others` for this mode.
 
     `bounds` gives the largest size of each table of a machine.
     """
-    if others and check in others:
-        return others[check]()
+    if special and check in special:
+        return special[check]()
     match check:
         case "once":
             return AtMostOnce()
         case "intact":
-            return Intact(diary.sent, publication_body)
+            return Intact(log.sent, publication_body)
         case "matching":
-            return Matching(wishes)
+            return Matching(subscriptions)
         case "complete":
-            return Complete(diary, wishes)
+            return Complete(log, subscriptions)
     assert check == "bounds", "populations refuse what has no name"
 
     def excess(machine: Any) -> int:
@@ -212,34 +212,34 @@ def make_subscriber_checker(
 class Matching(Checker):
     """Each delivered note matches the subscription that it is delivered for."""
 
-    def __init__(self, wishes: SubscriptionTable) -> None:
-        self._wishes = wishes
+    def __init__(self, subscriptions: SubscriptionTable) -> None:
+        self._subscriptions = subscriptions
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if isinstance(event, Delivered):
-            wish = self._wishes[address][event.number - 1]
-            if not wish.matches(event.note.publication):
-                raise ViolationError(f"{address} delivered {publication_body(event.note)!r} for {wish}")
+            subscription = self._subscriptions[address][event.number - 1]
+            if not subscription.matches(event.note.publication):
+                raise ViolationError(f"{address} delivered {publication_body(event.note)!r} for {subscription}")
 
 
 class Complete(Checker):
     """By the end every owed note has been delivered for each subscription that it matches."""
 
-    def __init__(self, diary: PublicationLog, wishes: SubscriptionTable) -> None:
-        self._diary, self._wishes = diary, wishes
-        self._heard: dict[tuple[Address, int, bytes], None] = {}
+    def __init__(self, log: PublicationLog, subscriptions: SubscriptionTable) -> None:
+        self._log, self._subscriptions = log, subscriptions
+        self._delivered: dict[tuple[Address, int, bytes], None] = {}
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if isinstance(event, Delivered):
-            self._heard[address, event.number, publication_body(event.note)] = None
+            self._delivered[address, event.number, publication_body(event.note)] = None
 
     def on_end(self, world: World) -> None:
-        for body in self._diary.owed:
-            publication = self._diary.sent[body]
-            for address, wishes in self._wishes.items():
-                for number, wish in enumerate(wishes, 1):
-                    if wish.matches(publication) and (address, number, body) not in self._heard:
-                        raise ViolationError(f"{address} never delivered {body!r} for {wish}")
+        for body in self._log.owed:
+            publication = self._log.sent[body]
+            for address, subscriptions in self._subscriptions.items():
+                for number, subscription in enumerate(subscriptions, 1):
+                    if subscription.matches(publication) and (address, number, body) not in self._delivered:
+                        raise ViolationError(f"{address} never delivered {body!r} for {subscription}")
 
 
 class Unasked(Checker):

@@ -45,7 +45,7 @@ class EventQueue:
     def __init__(self) -> None:
         self.buckets: dict[int, list[QueueEntry]] = {}
         self._numbers: list[int] = []
-        # The bucket that is being gone through, and not among `buckets`, since its order must be kept.
+        # The bucket that is being processed; not among `buckets`, since it must stay sorted.
         self._open: list[QueueEntry] | None = None
 
     def push(self, entry: QueueEntry) -> None:
@@ -111,18 +111,18 @@ class Engine(ABC):
     def __init__(self, seed: int, links: LinkDelays, recording: RunRecorder | None, replay: str) -> None:
         self.seed = check_seed(seed)
         self._time = START_US
-        self._agenda = EventQueue()
+        self._queue = EventQueue()
         self._sequence = count().__next__
         self._hosts: dict[Address, SimulatedHost] = {}
         self._links = links
         self._links_made = 0
         self._weather: Weather = CALM
-        # Calm until a frame's arrival may be anything but "now plus the latency of its link"; and plain as
-        # long as it is calm and nobody records frames, so that the loop can send one without asking.
+        # Calm: every frame arrives at "now plus the latency of its link". Plain: calm, and no recorder, so that the
+        # loop can send a frame without further checks.
         self._calm = links.jitter_us == (0,)
         self._plain = self._calm and recording is None
         self._trace = RunTrace()
-        self._recording = recording
+        self._recorder = recording
         self._change_checkers: list[Checker] = []
         self._frame_checkers: list[Checker] = []
         self._sent = self._duplicated = self._delivered = self._lost = 0
@@ -136,9 +136,9 @@ class Engine(ABC):
 
     @property
     def counts(self) -> FrameCounts:
-        flying = sum(entry[3] is not None for entry in self._agenda)
-        held = sum(link is not None for host in self._hosts.values() for link, _ in host.held or ())
-        return FrameCounts(self._sent, self._duplicated, self._delivered, self._lost, flying + held)
+        flying = sum(entry[3] is not None for entry in self._queue)
+        waiting = sum(link is not None for host in self._hosts.values() for link, _ in host.waiting or ())
+        return FrameCounts(self._sent, self._duplicated, self._delivered, self._lost, flying + waiting)
 
     @property
     def trace_hash(self) -> str:
@@ -162,10 +162,9 @@ class Engine(ABC):
         if duration_us < 0:
             raise LocalError("time does not go back")
         end = (self._time + duration_us, _LAST, None, None, None)
-        self._agenda.push(end)
-        # The loop makes tuples and frames that die by reference count, and the agenda keeps up to 10^5 of
-        # them alive: the cycle collector would walk these over and over and find nothing. So it is off
-        # meanwhile.
+        self._queue.push(end)
+        # The loop makes tuples and frames that die by reference count, and the queue keeps up to 10^5 of them
+        # alive. The cycle collector would walk these repeatedly and find nothing, so it is off in this loop.
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -174,14 +173,14 @@ class Engine(ABC):
             self._failure = failure
             raise
         except BaseException:
-            self._agenda.remove(end)  # Interrupted: the next run has an end of its own.
+            self._queue.remove(end)  # Interrupted: the next run has its own end.
             raise
         finally:
             if collecting:
                 gc.enable()
 
     def _loop(self) -> None:
-        # The shape of this loop is its speed. An entry of the agenda is (time, sequence, host, link, data):
+        # The shape of this loop is its speed. An entry of the queue is (time, sequence, host, link, data):
         #
         #     host, link, bytes         a frame arrives
         #     host, None, None          a timer
@@ -189,19 +188,19 @@ class Engine(ABC):
         #     None, None, callable      an action on the world
         #     None, None, None          the end of this run
         #
-        # The first three move a machine and are followed by the same three questions, in the order that the
-        # contract names: frames, events, timer. What is rare (hosts that are down, paused or skewed, weather,
-        # events) leaves the loop for a method; what every frame needs is inlined and held in local names. An
-        # owner may end a machine in the middle of its step; nothing more is asked of it then.
-        agenda, sequence, limit = self._agenda, self._sequence, FRAMES_LIMIT
-        buckets, push = agenda.buckets, agenda.push
+        # The first three are steps of a machine. After each step the machine is asked for frames, events and timer,
+        # in the order of the contract. Rare cases (hosts that are down, paused or skewed, link faults, events) are
+        # methods; what every frame needs is inlined and kept in local names. An owner may end a machine in the
+        # middle of its step; nothing more is asked of it then.
+        queue, sequence, limit = self._queue, self._sequence, FRAMES_LIMIT
+        buckets, push = queue.buckets, queue.push
         trace, records = self._trace, self._trace.records
         host: SimulatedHost | None = None
         time, number = self._time, 0
         sent = delivered = 0
         try:
             while True:
-                for time, number, host, link, data in agenda.open():  # noqa: B007 - `close` needs the number
+                for time, number, host, link, data in queue.open():  # noqa: B007 - `close` needs the number
                     self._time = now = time
                     if host is None:
                         if data is None:
@@ -234,15 +233,15 @@ class Engine(ABC):
                             links = host.links
                             for frame in frames:
                                 destination, payload = frame.destination, frame.data
-                                way = links.get(destination) or self._link(host, destination)
-                                arrival = time + way.latency_us
-                                entry = (arrival, sequence(), way.target, way, payload)
+                                link = links.get(destination) or self._link(host, destination)
+                                arrival = time + link.latency_us
+                                entry = (arrival, sequence(), link.target, link, payload)
                                 bucket = buckets.get(arrival >> BUCKET_BITS)
                                 if bucket is None:
                                     push(entry)
                                 else:
                                     bucket.append(entry)
-                                records += (arrival, way.number, payload)
+                                records += (arrival, link.number, payload)
                             if len(records) >= CHUNK:
                                 trace.flush()
                         else:
@@ -252,9 +251,9 @@ class Engine(ABC):
 
                     event = machine.next_event()
                     if event is not None:
-                        self._take(host, event)
+                        self._handle_event(host, event)
                         if host.machine is machine and (event := machine.next_event()) is not None:
-                            self._take_more(host, machine, event)
+                            self._handle_more_events(host, machine, event)
                         if host.machine is not machine:
                             continue
 
@@ -273,7 +272,7 @@ class Engine(ABC):
         except Exception as error:
             raise self._failed("the world" if host is None else host.address, error) from error
         finally:
-            agenda.close(time, number)
+            queue.close(time, number)
             self._sent += sent
             self._delivered += delivered
 
@@ -286,20 +285,20 @@ class Engine(ABC):
         if host.machine is None:
             self._lost += link is not None
             return _NEVER, link, data
-        if host.held is not None:
+        if host.waiting is not None:
             if link is None and data is None:
-                # A timer need not wait either: it is armed again, from the machine's deadline, after the line.
-                if host.alarms and host.alarms[-1] == self._time:
-                    host.alarms.pop()
+                # A timer does not wait either: it is armed again, from the machine's deadline, after the line.
+                if host.wakeups and host.wakeups[-1] == self._time:
+                    host.wakeups.pop()
                 return _NEVER, link, data
             if data is not take_turn:
-                host.held.append((link, data))
+                host.waiting.append((link, data))
             if host.paused:
                 return _NEVER, link, data
-            if host.held:
-                link, data = host.held.popleft()
-            if not host.held:
-                host.held = None
+            if host.waiting:
+                link, data = host.waiting.popleft()
+            if not host.waiting:
+                host.waiting = None
                 host.settle()
                 if host.deadline is not None:
                     self._arm(host, host.deadline)
@@ -307,9 +306,9 @@ class Engine(ABC):
 
     def _is_due(self, host: SimulatedHost, now: int) -> bool:
         """Remove the wake-up time that woke this host. Returns True if its machine has a timer due."""
-        if not host.alarms or host.alarms[-1] != self._time:
+        if not host.wakeups or host.wakeups[-1] != self._time:
             return False  # It was armed for an incarnation that is gone.
-        host.alarms.pop()
+        host.wakeups.pop()
         deadline, host.deadline = host.deadline, None
         if deadline is None:
             return False
@@ -324,8 +323,8 @@ class Engine(ABC):
         if when <= self._time:
             when = self._time
             self._count_turn(host)
-        if not host.alarms or when < host.alarms[-1]:
-            host.alarms.append(when)
+        if not host.wakeups or when < host.wakeups[-1]:
+            host.wakeups.append(when)
             self._push(when, host, None, None)
 
     def _give_turn(self, host: SimulatedHost, frames: int) -> None:
@@ -349,8 +348,8 @@ class Engine(ABC):
             self._trace.add_note(self._time, SENT, b"")
         for frame in frames:
             link, data = self._link(host, frame.destination), frame.data
-            if self._recording is not None:
-                self._recording.cell(self._time, host.address, self._seen_going(frame.destination), len(data))
+            if self._recorder is not None:
+                self._recorder.cell(self._time, host.address, self._observed_destination(frame.destination), len(data))
             arrivals: tuple[int, ...] = (self._time + link.latency_us,)
             if not self._calm:
                 arrivals = link.arrivals(self._time, self.seed, self._links.jitter_us, self._weather)
@@ -363,22 +362,22 @@ class Engine(ABC):
                 self._lost += 1
                 self._trace.add_note(LOST, link.number, data)
 
-    def _take_more(self, host: SimulatedHost, machine: Machine, event: Event) -> None:
+    def _handle_more_events(self, host: SimulatedHost, machine: Machine, event: Event) -> None:
         """Process the second and all later events of a step, up to the last or to the machine's end."""
         for _ in range(1, EVENTS_LIMIT):
-            self._take(host, event)
+            self._handle_event(host, event)
             following = machine.next_event() if host.machine is machine else None
             if following is None:
                 return
             event = following
         raise LocalError(f"more than {EVENTS_LIMIT} events in one step: they never end")
 
-    def _seen_going(self, destination: Address) -> Address:
+    def _observed_destination(self, destination: Address) -> Address:
         """The destination that an observer of all links sees."""
         return destination
 
     @abstractmethod
-    def _take(self, host: SimulatedHost, event: Event) -> None:
+    def _handle_event(self, host: SimulatedHost, event: Event) -> None:
         """Act on a machine's event."""
 
     def _ask(self, checker: Checker, hook: Callable[[Any, Address, Any], None], host: SimulatedHost, what: Any) -> None:
@@ -426,7 +425,7 @@ class Engine(ABC):
         return link
 
     def _push(self, time: int, host: SimulatedHost | None, link: DirectedLink | None, data: Any) -> None:
-        self._agenda.push((time, self._sequence(), host, link, data))
+        self._queue.push((time, self._sequence(), host, link, data))
 
 
 def take_turn(machine: Machine, now: int) -> None:

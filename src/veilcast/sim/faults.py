@@ -174,7 +174,7 @@ def draw_swarm(seed: int, addresses: Sequence[Address], horizon_us: int, kinds: 
         else:
             plan += _PLANS[kind](rng, addresses, calm_from_us)
     if weather:
-        # What is replayed last arrives before the calm, too.
+        # The last replayed frame also arrives before the calm.
         plan.insert(0, Storm(for_us=max(1, calm_from_us - weather.get("replay_us", 0)), weather=Weather(**weather)))
     return tuple(plan)
 

@@ -79,12 +79,10 @@ class SimulatedHost:
 
     __slots__ = (
         "address",
-        "alarms",
         "clock",
         "deadline",
         "disk",
         "factory",
-        "held",
         "incarnation",
         "index",
         "links",
@@ -94,6 +92,8 @@ class SimulatedHost:
         "turns_at",
         "unusual",
         "version",
+        "waiting",
+        "wakeups",
         "watched",
     )
 
@@ -101,28 +101,27 @@ class SimulatedHost:
         self.index = index
         self.address = address
         self.factory: MachineFactory | None = None
-        # Any, not Machine | None: the loop reads it once a step, after `unusual` has said that there is one.
+        # Any, not Machine | None: the loop reads it once a step, after `unusual` has told that there is a machine.
         self.machine: Any = None
         self.incarnation = -1
         self.links: dict[Address, DirectedLink] = {}
         self.disk: dict[int, bytes] | None = None
         self.clock: HostClock | None = None
-        # What waits in line for a host that is paused, or that was and has not caught up yet; None when nothing
-        # has to wait. Bounded by what others send it.
-        self.held: deque[tuple[DirectedLink | None, Any]] | None = None
+        # The line of entries for a host that is paused, or that was and has not caught up; None if there is no line.
+        # Bounded by the frames that other hosts send.
+        self.waiting: deque[tuple[DirectedLink | None, Any]] | None = None
         self.paused = False
-        # True when the host is down, has a line waiting or a clock of its own: when a step is not the plain one.
+        # True if the host is down, has a line or its own clock: the loop then takes the slow path.
         self.unusual = True
-        # The deadline the machine named last, and the times at which the queue will wake this host for it.
-        # The times fall from first to last: a new one is added only when it is earlier than all, so the last
-        # is the next to come, nothing in the queue ever has to be cancelled, and moving a deadline to and fro
-        # adds no entries.
+        # The machine's last deadline, and the times at which the queue will wake this host for it. The times
+        # decrease: a new one is added only if it is earlier than all others. So the last is the next to come, no
+        # entry of the queue has to be cancelled, and moving a deadline to and fro adds no entries.
         self.deadline: int | None = None
-        self.alarms: list[int] = []
-        # How many turns the host has asked for at one and the same instant.
+        self.wakeups: list[int] = []
+        # Turns that the host has asked for at the instant `turns_at`.
         self.turns = 0
         self.turns_at = -1
-        # The machine's version at the last check, when a checker looks at it at all; None before the first.
+        # The machine's version at the last check; None before the first, or if no checker watches it.
         self.version: int | None = None
         self.watched = False
 
@@ -130,12 +129,12 @@ class SimulatedHost:
         """Forget the machine and all that was in its memory."""
         self.machine = None
         self.deadline = None
-        self.alarms = []
-        self.held = None
+        self.wakeups = []
+        self.waiting = None
         self.paused = False
         self.watched = False
         self.version = None
         self.settle()
 
     def settle(self) -> None:
-        self.unusual = self.machine is None or self.held is not None or self.clock is not None
+        self.unusual = self.machine is None or self.waiting is not None or self.clock is not None

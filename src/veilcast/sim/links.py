@@ -75,12 +75,12 @@ class DirectedLink:
         "_latest",
         "back",
         "blocks",
+        "connection",
+        "connections",
         "latency_us",
         "number",
         "source",
         "target",
-        "tie",
-        "ties",
         "waiting",
     )
 
@@ -92,14 +92,14 @@ class DirectedLink:
         self.back: DirectedLink | None = None
         """The other direction, for a stream whose ends do not know each other's addresses (`anonymous_links`)."""
         self.latency_us = latency_us
-        self.tie = DISCONNECTED
-        self.ties = 0  # How often the pair was tied: the number of its tie, or of its last one.
-        # Notices that a block has stopped; the last two, since a loss and a return say all there is to say.
+        self.connection = DISCONNECTED
+        self.connections = 0  # Number of connections so far, which identifies the current or last one.
+        # Notices that a block has stopped; the last two are enough: a loss and a return.
         self.waiting: deque[Callable[[Any, int], None]] | None = None
-        self.blocks = 0  # How many partitions lie across it now.
+        self.blocks = 0  # Partitions that block it now.
         self._key = b""
         self._frames = 0
-        self._latest = 0  # The arrival that later frames may not overtake.
+        self._latest = 0  # The arrival that later frames must not overtake.
 
     def wait(self, notice: Callable[[Any, int], None]) -> None:
         """Keep a notice until the link is open again."""

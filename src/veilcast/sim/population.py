@@ -41,7 +41,7 @@ class SubscriberPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     interests: int = 2
     """Most subscriptions of one subscriber."""
     bits: int = 4
-    """Bits of the number that each topic has. With 0, if the mode allows it, a topic has its name alone."""
+    """Bits of the number that each topic has. If it is 0, which not every mode allows, a topic has its name alone."""
     notes: int = 20
     first_us: int = 10_000_000
     every_us: int = 1_000_000

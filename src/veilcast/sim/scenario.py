@@ -107,14 +107,14 @@ class ScenarioOutcome(msgspec.Struct, frozen=True):
 
 def packaged_names() -> tuple[str, ...]:
     """The scenarios that come with the package."""
-    files = (Path(entry.name) for entry in _packaged().iterdir())
+    files = (Path(entry.name) for entry in _scenario_folder().iterdir())
     return tuple(sorted(file.stem for file in files if file.suffix == ".toml"))
 
 
 def load_scenario(name_or_path: str | Path) -> Scenario:
     name = str(name_or_path)
     if name in packaged_names():
-        return Scenario(name, parse_config((_packaged() / f"{name}.toml").read_bytes(), name))
+        return Scenario(name, parse_config((_scenario_folder() / f"{name}.toml").read_bytes(), name))
     try:
         return Scenario(name, parse_config(Path(name).read_bytes(), name))
     except OSError as error:
@@ -175,5 +175,5 @@ def build_world(
     return world
 
 
-def _packaged() -> Traversable:
+def _scenario_folder() -> Traversable:
     return resources.files("veilcast") / "scenarios"

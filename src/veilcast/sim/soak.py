@@ -101,7 +101,7 @@ def make_config(
 
 
 def take_variant(_: Random, population: Population) -> Population:
-    """For tables whose variants are populations already."""
+    """The variant itself, if the variants of a table are populations."""
     return population
 
 

@@ -55,9 +55,9 @@ class RunTrace:
 
 CHUNK: Final = 3 * 4096
 LOST: Final = -1
-"""In place of the arrival of a lost frame."""
+"""Replaces the arrival of a lost frame."""
 
-# The codes of notes.
+# Codes of notes.
 LINK: Final = -1
 BIRTH: Final = -2
 CRASH: Final = -3

@@ -4,7 +4,7 @@ The world has mechanisms (crash, pause, block, set a clock). When to use them is
 
 Links carry datagrams: a frame to any address travels, with or without a connection. `anonymous_links` has streams,
 which need one. `connect` and the events `Connect` and `Disconnect` make and end connections: pairs that are told of one
-another (`peer_up`, `peer_lost`) and that stand in the topology table. Pauses and partitions are silent, as on a
+another (`peer_up`, `peer_lost`) and appear in the topology table. Pauses and partitions are silent, as on a
 network. Connected peers notice a crash after the link's latency, as the end of a stream. A notice travels the link from
 the peer that it is about. If a partition blocks that link, the notice waits, as TCP repeats a stream's last segment,
 and arrives a latency after the link is open. Until then a machine can notice only the silence.
@@ -92,19 +92,19 @@ class World(AnonymousLinkEngine):
         """Connect two addresses until one disconnects; their machines are told, now or when they start (again)."""
         if u == v:
             raise ConfigError(f"{u} cannot be connected to itself")
-        self._tie(self._link(self._host(u), v), ALWAYS_CONNECTED)
+        self._connect(self._link(self._host(u), v), ALWAYS_CONNECTED)
 
     def label(self, topic: str, node: Address, role: str, since_us: int, until_us: int) -> None:
         """Record the truth about a node, for `lab.measure` alone."""
-        if self._recording is not None:
-            self._recording.truth(topic, node, role, since_us, until_us)
+        if self._recorder is not None:
+            self._recorder.truth(topic, node, role, since_us, until_us)
 
     # --- running and looking
 
     def run(self, duration_us: int) -> None:
-        if self._recording is not None:
-            for edge in self._recording.epoch_edges(self._time, self._time + duration_us):
-                self._push(edge, None, None, self._survey)
+        if self._recorder is not None:
+            for edge in self._recorder.epoch_edges(self._time, self._time + duration_us):
+                self._push(edge, None, None, self._record_epoch)
         super().run(duration_us)
 
     def finish(self) -> None:
@@ -143,13 +143,13 @@ class World(AnonymousLinkEngine):
         if host.machine is None:
             return
         self._trace.add_note(self._time, codes.CRASH, address.encode())
-        self._lost += sum(link is not None for link, _ in host.held or ())
+        self._lost += sum(link is not None for link, _ in host.waiting or ())
         host.clear()
         for link in list(host.links.values()):
-            if link.tie == DISCONNECTED:
+            if link.connection == DISCONNECTED:
                 continue
-            if link.tie == CONNECTED:
-                self._untie(link)
+            if link.connection == CONNECTED:
+                self._disconnect(link)
             self._tell_peer(link, "peer_lost", link.latency_us)
 
     def restart(self, address: Address) -> None:
@@ -170,11 +170,11 @@ class World(AnonymousLinkEngine):
         host.settle()
         self._push(self._time, host, None, take_turn)
         for link in host.links.values():
-            if link.tie == ALWAYS_CONNECTED and link.target.machine is not None:
+            if link.connection == ALWAYS_CONNECTED and link.target.machine is not None:
                 self._tell_peer(self._link(link.target, address), "peer_up", 0)
                 self._tell_peer(link, "peer_up", link.latency_us)
-        if self._recording is not None:
-            self._see(host, self._recording)
+        if self._recorder is not None:
+            self._record_host(host, self._recorder)
 
     def pause(self, address: Address) -> None:
         """Stop the process: everything that arrives waits."""
@@ -182,8 +182,8 @@ class World(AnonymousLinkEngine):
         if host.machine is not None and not host.paused:
             self._trace.add_note(self._time, codes.PAUSE, address.encode())
             host.paused = True
-            if host.held is None:
-                host.held = deque()
+            if host.waiting is None:
+                host.waiting = deque()
             host.settle()
 
     def resume(self, address: Address) -> None:
@@ -193,36 +193,36 @@ class World(AnonymousLinkEngine):
             return
         self._trace.add_note(self._time, codes.RESUME, address.encode())
         host.paused = False
-        # A turn for each entry in line, and one to ask for what the machine had left when it was stopped. What
-        # arrives meanwhile joins the end of the line: it must not overtake an older frame of its link.
-        for _ in range(len(host.held or ()) + 1):
+        # One turn for each entry in line, and one for what the machine had left when it was stopped. Entries that
+        # arrive meanwhile join the end of the line: they must not overtake an older frame of their link.
+        for _ in range(len(host.waiting or ()) + 1):
             self._push(self._time, host, None, take_turn)
 
     def cut(self, u: Address, v: Address) -> None:
         """Break the connections between these two, as a stream breaks: both are told, and must connect again."""
-        for link in self._ways(self._known(u), self._known(v)):
-            if link.tie == CONNECTED:
+        for link in self._links_between(self._known(u), self._known(v)):
+            if link.connection == CONNECTED:
                 self._trace.add_note(self._time, codes.CUT, f"{u} {v}".encode())
-                self._untie(link)
+                self._disconnect(link)
                 self._tell_peer(link, "peer_lost", 0)
-                self._tell_peer(self._back(link), "peer_lost", 0)
+                self._tell_peer(self._reverse(link), "peer_lost", 0)
 
     def block(self, source: Address, destination: Address) -> None:
         """Lose all frames sent in this direction from now on. Frames in flight arrive, and the other direction stays
         open."""
-        ways = self._ways(self._known(source), self._known(destination))
+        links = self._links_between(self._known(source), self._known(destination))
         self._trace.add_note(self._time, codes.BLOCK, f"{source} {destination}".encode())
         self._plain = self._calm = False
-        for link in ways:
+        for link in links:
             link.blocks += 1
 
     def unblock(self, source: Address, destination: Address) -> None:
         """Remove one block; a link that was blocked twice stays closed."""
-        ways = self._ways(self._known(source), self._known(destination))
-        if not ways[0].blocks:
+        links = self._links_between(self._known(source), self._known(destination))
+        if not links[0].blocks:
             return
         self._trace.add_note(self._time, codes.UNBLOCK, f"{source} {destination}".encode())
-        for link in ways:
+        for link in links:
             link.blocks -= 1
             if link.blocks == 0 and link.waiting is not None:
                 for notice in link.waiting:
@@ -246,9 +246,9 @@ class World(AnonymousLinkEngine):
 
     # --- what machines ask for
 
-    def _take(self, host: SimulatedHost, event: Event) -> None:
+    def _handle_event(self, host: SimulatedHost, event: Event) -> None:
         self._trace.add_event(self._time, host.index, event)
-        # `Listen` asks for nothing here: every host that is up can be reached.
+        # `Listen` needs no action: every running host can be reached.
         if isinstance(event, Delivered):
             self._notes += 1
         elif isinstance(event, Record):
@@ -256,13 +256,13 @@ class World(AnonymousLinkEngine):
         elif isinstance(event, Settled):
             self._erase(host, event.record)
         elif isinstance(event, Connect):
-            link = self._called(host, event.peer)
+            link = self._link_to_connect(host, event.peer)
             incarnation = host.incarnation
-            self.after(2 * link.latency_us, lambda: self._answer(host, incarnation, link))
+            self.after(2 * link.latency_us, lambda: self._answer_connect(host, incarnation, link))
         elif isinstance(event, Disconnect):
             link = self._link(host, event.peer)
-            if link.tie != DISCONNECTED:
-                self._untie(link)
+            if link.connection != DISCONNECTED:
+                self._disconnect(link)
                 self._tell_peer(link, "peer_lost", link.latency_us)
         for checker in self._event_checkers:
             self._ask(checker, checker.on_event, host, event)
@@ -293,7 +293,7 @@ class World(AnonymousLinkEngine):
 
         self.after(self._disk_us, erased)
 
-    def _answer(self, host: SimulatedHost, incarnation: int, link: DirectedLink) -> None:
+    def _answer_connect(self, host: SimulatedHost, incarnation: int, link: DirectedLink) -> None:
         """A round trip after `Connect`: connect the pair, if the peer is up and both directions are open.
 
         The caller always gets an answer, also if it is connected already. If a connection made by machines is blocked
@@ -301,53 +301,57 @@ class World(AnonymousLinkEngine):
         """
         if host.machine is None or host.incarnation != incarnation:
             return
-        peer = self._back(link).source
-        link = host.links.get(peer, link)  # Whoever called twice has one stream.
-        back = self._back(link)
+        peer = self._reverse(link).source
+        link = host.links.get(peer, link)  # A host that called twice has one stream.
+        back = self._reverse(link)
         if link.target.machine is None or link.blocks or back.blocks:
-            if link.tie == CONNECTED:
-                self._untie(link)
+            if link.connection == CONNECTED:
+                self._disconnect(link)
                 self._tell_peer(link, "peer_lost", link.latency_us)
             self._tell(host, "peer_lost", peer)
-        elif link.tie == DISCONNECTED:
-            self._tie(link, CONNECTED)
+        elif link.connection == DISCONNECTED:
+            self._connect(link, CONNECTED)
         else:
             self._tell_peer(back, "peer_up", 0)
 
-    def _tie(self, link: DirectedLink, tie: int) -> None:
-        back = self._back(link)
+    def _connect(self, link: DirectedLink, connection: int) -> None:
+        back = self._reverse(link)
         host, target = back.target, link.target
-        self._open(link)
-        link.tie = back.tie = tie
-        link.ties = back.ties = link.ties + 1
+        self._open_stream(link)
+        link.connection = back.connection = connection
+        link.connections = back.connections = link.connections + 1
         if host.machine is not None and target.machine is not None:
             self._tell_peer(back, "peer_up", 0)
             self._tell_peer(link, "peer_up", 0)
-            if self._recording is not None and link.back is None:
-                self._recording.pair(self._time, host.address, target.address)
+            if self._recorder is not None and link.back is None:
+                self._recorder.pair(self._time, host.address, target.address)
 
-    def _untie(self, link: DirectedLink) -> None:
-        link.tie = self._back(link).tie = DISCONNECTED
-        self._close(link)
+    def _disconnect(self, link: DirectedLink) -> None:
+        link.connection = self._reverse(link).connection = DISCONNECTED
+        self._close_stream(link)
 
-    def _tell_peer(self, way: DirectedLink, notice: str, delay_us: int) -> None:
+    def _tell_peer(self, link: DirectedLink, notice: str, delay_us: int) -> None:
         """Tell the machine at the end of a link, if it has this notice, about the one at its beginning.
 
         The notice belongs to one connection. It is dropped if the pair has connected again, or if the connection ended
         before it was known.
         """
-        addressee, number = way.target.machine, way.ties
+        addressee, number = link.target.machine, link.connections
         if not hasattr(addressee, notice):
             return
 
-        def told(machine: Any, now: int) -> None:
-            if machine is addressee and way.ties == number and (notice == "peer_lost" or way.tie != DISCONNECTED):
-                getattr(machine, notice)(way.source, now)
+        def deliver(machine: Any, now: int) -> None:
+            if (
+                machine is addressee
+                and link.connections == number
+                and (notice == "peer_lost" or link.connection != DISCONNECTED)
+            ):
+                getattr(machine, notice)(link.source, now)
 
-        if way.blocks:
-            way.wait(told)
+        if link.blocks:
+            link.wait(deliver)
         else:
-            self._push(self._time + delay_us, way.target, None, told)
+            self._push(self._time + delay_us, link.target, None, deliver)
 
     def _tell(self, host: SimulatedHost, notice: str, about: Address | int) -> None:
         """Give a notice to the running machine, if it has that notice; never to its successor."""
@@ -355,21 +359,21 @@ class World(AnonymousLinkEngine):
         if not hasattr(addressee, notice):
             return
 
-        def told(machine: Any, now: int) -> None:
+        def deliver(machine: Any, now: int) -> None:
             if machine is addressee:
                 getattr(machine, notice)(about, now)
 
-        self._push(self._time, host, None, told)
+        self._push(self._time, host, None, deliver)
 
-    def _survey(self) -> None:
+    def _record_epoch(self) -> None:
         """At the start of an epoch: record all running machines and connected pairs."""
-        if self._recording is not None:
+        if self._recorder is not None:
             for host in self._hosts.values():
                 if host.machine is not None:
-                    self._see(host, self._recording)
+                    self._record_host(host, self._recorder)
 
-    def _see(self, host: SimulatedHost, recording: RunRecorder) -> None:
+    def _record_host(self, host: SimulatedHost, recording: RunRecorder) -> None:
         recording.presence(self._time, host.address)
         for link in host.links.values():
-            if link.tie != DISCONNECTED and link.back is None and link.target.machine is not None:
+            if link.connection != DISCONNECTED and link.back is None and link.target.machine is not None:
                 recording.pair(self._time, host.address, link.target.address)

@@ -61,13 +61,13 @@ class LiarsNamed(Checker):
 
     def __init__(
         self,
-        who: Mapping[ReplicaId, Address],
+        owners: Mapping[ReplicaId, Address],
         liars: Sequence[Address],
         witnesses: Sequence[Address],
         suspects: Callable[[Any], Iterable[ReplicaId]],
         all_of_them: bool = False,
     ) -> None:
-        self._who, self._liars, self._all = who, liars, all_of_them
+        self._owners, self._liars, self._all = owners, liars, all_of_them
         self._witnesses, self._suspects = witnesses, suspects
 
     def on_end(self, world: World) -> None:
@@ -75,14 +75,14 @@ class LiarsNamed(Checker):
         for witness in self._witnesses:
             machine = world.machine(witness)
             for place in self._suspects(unwrap(machine)) if machine is not None else ():
-                named[self._who[place]] = witness
+                named[self._owners[place]] = witness
         for name, witness in named.items():
             if name not in self._liars:
                 raise ViolationError(f"{witness} calls an honest broker a liar: {name}")
-        brokers = tuple(self._who.values())
+        brokers = tuple(self._owners.values())
         for liar in self._liars:
             lies = provable_lies(world.machine(liar)) if self._all and liar not in named else {}
-            victims = [told for told in lies if lies[told] and told in brokers and told not in self._liars]
+            victims = [victim for victim in lies if lies[victim] and victim in brokers and victim not in self._liars]
             if victims:
                 raise ViolationError(f"{liar} lied to {victims[0]}, and nobody says so")
 

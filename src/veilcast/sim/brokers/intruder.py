@@ -28,8 +28,7 @@ from veilcast.wire.mesh import Message
 
 @dataclass
 class ClaimExchange:
-    """Knowledge that Byzantine brokers give to the intruders: claims by id, and the keys that they saw named; at most `HEARD_MAX` of
-    each.
+    """Knowledge that Byzantine brokers give to the intruders: claims by id, and named keys; at most `HEARD_MAX` each.
 
     Messages from `friends`, the intruders themselves, are not recorded. `wake` is called for each new claim.
     """

@@ -27,7 +27,7 @@ class RewritingBroker(MachineWrapper):
 
     def __init__(self, inner: Machine) -> None:
         super().__init__(inner)
-        self._lines: dict[Address, _StreamSession] = {}
+        self._sessions: dict[Address, _StreamSession] = {}
         self._out: list[Frame] = []
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
@@ -43,30 +43,32 @@ class RewritingBroker(MachineWrapper):
     def inject(self, peer: Address, *messages: Message) -> None:
         """Send further messages to a peer that the broker has a stream with; at most `INJECTED_MAX` unacknowledged
         ones."""
-        line = self._lines.get(peer)
-        if line is not None and len(line) < INJECTED_MAX:
-            self._send(peer, line, line.put(map(encode, messages)))
+        session = self._sessions.get(peer)
+        if session is not None and len(session) < INJECTED_MAX:
+            self._send(peer, session, session.put(map(encode, messages)))
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        message, line = decode_or_none(data), self._lines.get(source)
-        if line is not None and isinstance(message, ItemAck):
-            data = encode(ItemAck(line.heard(message.number)))
-        elif line is not None and isinstance(message, Hello):
-            if message.theirs == line.session:
-                data = encode(msgspec.structs.replace(message, heard=line.heard(message.heard)))
-                line.open = False
-                self._open(source, line)
-            elif not line.said:  # To whoever knows us not, the machine has said nothing; what we said we say anew.
-                self._lines[source] = _StreamSession(line.session)
-                self._lines[source].put(item.cargo for item in line.unheard())
-                self._open(source, self._lines[source])
+        message, session = decode_or_none(data), self._sessions.get(source)
+        if session is not None and isinstance(message, ItemAck):
+            data = encode(ItemAck(session.acknowledge(message.number)))
+        elif session is not None and isinstance(message, Hello):
+            if message.theirs == session.session:
+                data = encode(msgspec.structs.replace(message, heard=session.acknowledge(message.heard)))
+                session.open = False
+                self._resume(source, session)
+            elif (
+                not session.last_replaced
+            ):  # The peer has no session with us, and the inner machine has sent nothing: send our items again.
+                self._sessions[source] = _StreamSession(session.session)
+                self._sessions[source].put(item.cargo for item in session.unacknowledged())
+                self._resume(source, self._sessions[source])
         elif isinstance(message, SessionItem) and (cargo := decode_or_none(message.cargo)) is not None:
             self.on_message(cargo, source)
         super().receive(data, source, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        if peer in self._lines:
-            self._lines[peer].open = False
+        if peer in self._sessions:
+            self._sessions[peer].open = False
         super().peer_lost(peer, now)
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
@@ -76,7 +78,7 @@ class RewritingBroker(MachineWrapper):
                 (frame.destination, cargo)
                 for frame, message in read
                 if isinstance(message, SessionItem)
-                and not self._said(frame.destination, message.number)
+                and not self._is_replaced(frame.destination, message.number)
                 and (cargo := decode_or_none(message.cargo)) is not None
             ]
         )
@@ -85,30 +87,30 @@ class RewritingBroker(MachineWrapper):
         sent, self._out = self._out[:limit], self._out[limit:]
         return sent
 
-    def _said(self, peer: Address, number: int) -> bool:
-        return peer in self._lines and number <= self._lines[peer].said
+    def _is_replaced(self, peer: Address, number: int) -> bool:
+        return peer in self._sessions and number <= self._sessions[peer].last_replaced
 
     def _translate(self, frame: Frame, message: Message | None) -> None:
         peer = frame.destination
-        line = self._lines.get(peer)
-        if isinstance(message, Hello) and (line is None or line.session != message.session):
-            self._lines[peer] = _StreamSession(message.session)
-        if not isinstance(message, SessionItem) or line is None:
+        session = self._sessions.get(peer)
+        if isinstance(message, Hello) and (session is None or session.session != message.session):
+            self._sessions[peer] = _StreamSession(message.session)
+        if not isinstance(message, SessionItem) or session is None:
             self._out.append(frame)
-        elif message.number > line.said:
-            # It is greeted, or would not say anything; and what it says again, we have said again.
-            self._open(peer, line)
+        elif message.number > session.last_replaced:
+            # The inner machine sends only after the greeting. What it repeats, we have sent again already.
+            self._resume(peer, session)
             cargo = decode_or_none(message.cargo)
-            said = [] if cargo is None else self.rewrite(cargo, peer)
-            self._send(peer, line, line.put(map(encode, said), message.number))
+            rewritten = [] if cargo is None else self.rewrite(cargo, peer)
+            self._send(peer, session, session.put(map(encode, rewritten), message.number))
 
-    def _open(self, peer: Address, line: _StreamSession) -> None:
-        if not line.open:
-            line.open = True
-            self._send(peer, line, line.unheard())
+    def _resume(self, peer: Address, session: _StreamSession) -> None:
+        if not session.open:
+            session.open = True
+            self._send(peer, session, session.unacknowledged())
 
-    def _send(self, peer: Address, line: _StreamSession, items: Iterable[SessionItem]) -> None:
-        if line.open:
+    def _send(self, peer: Address, session: _StreamSession, items: Iterable[SessionItem]) -> None:
+        if session.open:
             self._out += [Frame(peer, encode(item)) for item in items]
 
 
@@ -118,7 +120,7 @@ class _StreamSession:
     def __init__(self, session: bytes) -> None:
         self.session = session
         self.open = False
-        self.said = 0
+        self.last_replaced = 0
         """Number of the inner machine's last item."""
         self._items: dict[int, SessionItem] = {}
         self._ends: dict[int, int] = {}
@@ -134,14 +136,14 @@ class _StreamSession:
         self._items |= {item.number: item for item in items}
         self._last += len(items)
         if number is not None:
-            self.said = number
+            self.last_replaced = number
             self._ends[number] = self._last
         return items
 
-    def unheard(self) -> list[SessionItem]:
+    def unacknowledged(self) -> list[SessionItem]:
         return list(self._items.values())
 
-    def heard(self, number: int) -> int:
+    def acknowledge(self, number: int) -> int:
         """The peer has our items up to `number`. Returns the inner machine's last item that they cover."""
         self._items = {at: item for at, item in self._items.items() if at > number}
         while (following := self._heard + 1) in self._ends and self._ends[following] <= number:

@@ -38,11 +38,11 @@ class InfiltratedPopulation(MeshPopulation, frozen=True, kw_only=True, tag="infi
 
     def neighbours_of(self, seed: int) -> dict[Address, list[Address]]:
         """The neighbours of every node."""
-        known: dict[Address, list[Address]] = {address: [] for address in self.addresses()}
+        neighbours: dict[Address, list[Address]] = {address: [] for address in self.addresses()}
         for u, v in self._graph(seed):
-            known[u].append(v)
-            known[v].append(u)
-        return known
+            neighbours[u].append(v)
+            neighbours[v].append(u)
+        return neighbours
 
     def _started(self, owner: MeshNodeOwner, address: Address) -> MachineFactory:
         if address not in self.coalition:

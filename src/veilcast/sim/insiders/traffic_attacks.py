@@ -25,8 +25,7 @@ from veilcast.wire.mesh import Message, Notify, Subscribe
 
 
 class IntermittentInsider(ActiveInsider):
-    """Silent in every other turn of `turn_us` from `start_us` on, in odd turns if `odd`. With a turn of 0 it is never
-    silent."""
+    """Silent in every other turn of `turn_us` from `start_us` on, in odd turns if `odd`. A turn of 0 means never."""
 
     def __init__(self, inner: Machine, start_us: int, turn_us: int, *, odd: bool) -> None:
         super().__init__(inner)

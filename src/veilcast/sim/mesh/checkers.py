@@ -30,7 +30,7 @@ class LocksExpire(Checker):
     def on_change(self, world: World, address: Address, machine: Any) -> None:
         now = world.clock(address)
         if machine.next_timer() < now:
-            return  # It was stopped, and has not had the heartbeat yet at which it notices.
+            return  # The node was paused, and its next heartbeat, at which it notices, has not come yet.
         for game in unwrap(machine).overlay.policy.active_games():
             if now - game.since_us > self._allowed_us:
                 raise ViolationError(f"{address} is {game.state.name} for {now - game.since_us} us, past its lease")
@@ -43,12 +43,12 @@ class ParentsLeadToRoot(Checker):
         self._token = token
 
     def on_change(self, world: World, address: Address, machine: Any) -> None:
-        walked: dict[Address, None] = {}
+        path: dict[Address, None] = {}
         at: list[Address] = [address]
         while at:
-            if at[0] in walked:
-                raise ViolationError(f"{address} has the topic from itself, by {', '.join(walked)}")
-            walked[at[0]] = None
+            if at[0] in path:
+                raise ViolationError(f"{address} has the topic from itself, by {', '.join(path)}")
+            path[at[0]] = None
             inner = mesh_node_at(world, at[0])
             at = [] if inner is None else inner.overlay.branches.inward(self._token)
 
@@ -56,15 +56,15 @@ class ParentsLeadToRoot(Checker):
 class SubscribersReachable(Checker):
     """At the end a note of any publisher would reach every subscriber: each hop is sent, and accepted."""
 
-    def __init__(self, token: bytes, publishers: Iterable[Address], readers: Iterable[Address]) -> None:
-        self._token, self._publishers, self._readers = token, tuple(publishers), tuple(readers)
+    def __init__(self, token: bytes, publishers: Iterable[Address], subscribers: Iterable[Address]) -> None:
+        self._token, self._publishers, self._subscribers = token, tuple(publishers), tuple(subscribers)
 
     def on_end(self, world: World) -> None:
         for publisher in self._publishers:
             reached = reachable_from(world, self._token, publisher)
-            for reader in self._readers:
-                if reader not in reached:
-                    raise ViolationError(f"{reader} is cut off from {publisher}")
+            for subscriber in self._subscribers:
+                if subscriber not in reached:
+                    raise ViolationError(f"{subscriber} is cut off from {publisher}")
 
 
 class SubscribersAlwaysReachable(SubscribersReachable):
@@ -73,8 +73,10 @@ class SubscribersAlwaysReachable(SubscribersReachable):
     So no subscriber loses its connection to a publisher because other nodes swap places.
     """
 
-    def __init__(self, token: bytes, publishers: Iterable[Address], readers: Iterable[Address], since_us: int) -> None:
-        super().__init__(token, publishers, readers)
+    def __init__(
+        self, token: bytes, publishers: Iterable[Address], subscribers: Iterable[Address], since_us: int
+    ) -> None:
+        super().__init__(token, publishers, subscribers)
         self._since_us = since_us
 
     def on_change(self, world: World, address: Address, machine: Any) -> None:
@@ -106,11 +108,11 @@ class PublisherOrder(Checker):
         if not isinstance(event, Delivered) or event.note.publication.body not in self._sent:
             return
         life, number, at_us = self._sent[event.note.publication.body]
-        reader = (address, world.incarnation(address), life)
-        expected = self._next.get(reader, number)
+        subscriber = (address, world.incarnation(address), life)
+        expected = self._next.get(subscriber, number)
         if number > expected and world.now - at_us < self._patience_us:
             raise ViolationError(f"{address} delivered note {number} before note {expected}, and did not wait for it")
-        self._next[reader] = max(expected, number + 1)
+        self._next[subscriber] = max(expected, number + 1)
 
 
 class UniqueNonces(Checker):

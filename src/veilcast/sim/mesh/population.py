@@ -122,7 +122,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             raise ConfigError(
                 f"population.topics: with many there is no second publisher, nor {', '.join(_OF_ONE_TOPIC)}"
             )
-        if self.publishers + self._readers + self.forgers > self.nodes:
+        if self.publishers + self._subscriber_count + self.forgers > self.nodes:
             raise ConfigError("population.nodes must be enough for its publishers, subscribers and forgers")
         for check in self.checks:
             if check not in _CHECKS:
@@ -133,65 +133,69 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def roles(self, seed: int) -> tuple[Address, tuple[Address, ...]]:
         """The first publisher and the subscribers under this seed."""
-        publisher, *readers = derive_rng(seed, "roles").sample(self.addresses(), self._readers + 1)
-        return publisher, tuple(readers)
+        publisher, *subscribers = derive_rng(seed, "roles").sample(self.addresses(), self._subscriber_count + 1)
+        return publisher, tuple(subscribers)
 
     def draw_roles(self, seed: int) -> dict[str, TopicRoles]:
         """The roles in each topic; its first publisher comes first."""
         others = {
-            name: draw_topic_roles(seed, place, self.addresses(), self._readers)
+            name: draw_topic_roles(seed, place, self.addresses(), self._subscriber_count)
             for place, name in enumerate(self._names)
             if place > 0
         }
-        return {TOPIC: self._cast(seed)} | others
+        return {TOPIC: self._first_topic_roles(seed)} | others
 
-    def _cast(self, seed: int) -> TopicRoles:
-        publisher, readers = self.roles(seed)
-        cast = {publisher: "publisher"} | dict.fromkeys(readers, "subscriber")
-        others = [address for address in self.addresses() if address not in cast]
+    def _first_topic_roles(self, seed: int) -> TopicRoles:
+        publisher, subscribers = self.roles(seed)
+        roles = {publisher: "publisher"} | dict.fromkeys(subscribers, "subscriber")
+        others = [address for address in self.addresses() if address not in roles]
         more = self.publishers - 1
-        return cast | dict.fromkeys(others[:more], "publisher") | dict.fromkeys(others[more:][: self.forgers], "forger")
+        return (
+            roles | dict.fromkeys(others[:more], "publisher") | dict.fromkeys(others[more:][: self.forgers], "forger")
+        )
 
     def populate(self, world: World, duration_us: int) -> None:
-        addresses, casts, graph = self.addresses(), self.draw_roles(world.seed), self._graph(world.seed)
-        ledgers = {topic: _TopicLog() for topic in casts}
+        addresses, roles_by_topic, graph = self.addresses(), self.draw_roles(world.seed), self._graph(world.seed)
+        logs = {topic: _TopicLog() for topic in roles_by_topic}
         for check in self.checks:
-            for topic, cast in casts.items() if check in _OF_A_TOPIC else [(TOPIC, casts[TOPIC])]:
+            for topic, roles in roles_by_topic.items() if check in _OF_A_TOPIC else [(TOPIC, roles_by_topic[TOPIC])]:
                 checker = self._checker(
                     check,
-                    ledgers[topic],
-                    addresses_with_role(cast, "publisher"),
-                    addresses_with_role(cast, "subscriber"),
+                    logs[topic],
+                    addresses_with_role(roles, "publisher"),
+                    addresses_with_role(roles, "subscriber"),
                 )
                 world.watch(TopicChecker(topic, checker) if check in _OF_A_TOPIC and self.topics > 1 else checker)
         world.watch(AcknowledgingClients())
-        known: dict[Address, list[Address]] = {address: [] for address in addresses}
+        neighbours: dict[Address, list[Address]] = {address: [] for address in addresses}
         for u, v in graph:
-            known[u].append(v)
-            known[v].append(u)
+            neighbours[u].append(v)
+            neighbours[v].append(u)
         for number, address in enumerate(addresses):
-            roles = {topic: cast[address] for topic, cast in casts.items() if address in cast}
-            keyring = self._keyring(roles, number, world.epoch_us)
+            own_roles = {topic: roles[address] for topic, roles in roles_by_topic.items() if address in roles}
+            keyring = self._keyring(own_roles, number, world.epoch_us)
             if self._joining:
                 contacts = addresses[: self.contacts]
                 owner = MeshNodeOwner(
-                    self.mesh, keyring, roles, contacts, address_prefix, earlier=number, link=self.link
+                    self.mesh, keyring, own_roles, contacts, address_prefix, earlier=number, link=self.link
                 )
                 world.add(address, self._started(owner, address), number * self.join_us)
             else:
-                owner = MeshNodeOwner(self.mesh, keyring, roles, known[address], address_prefix, link=self.link)
+                owner = MeshNodeOwner(
+                    self.mesh, keyring, own_roles, neighbours[address], address_prefix, link=self.link
+                )
                 world.add(address, self._started(owner, address))
-            for topic, role in roles.items():
+            for topic, role in own_roles.items():
                 for part in ("publisher", "subscriber") if role == "both" else (role,):
                     if part != "forger":
                         world.label(topic, address, part, world.start, world.start + duration_us)
         for u, v in graph:
             world.connect(u, v)
-        names = list(casts)
+        names = list(roles_by_topic)
         for number in range(self.notes):
             topic, turn = names[number % self.topics], number // self.topics
-            publishers = addresses_with_role(casts[topic], "publisher")
-            self._plan_note(world, topic, publishers[turn % len(publishers)], number, ledgers[topic])
+            publishers = addresses_with_role(roles_by_topic[topic], "publisher")
+            self._schedule_note(world, topic, publishers[turn % len(publishers)], number, logs[topic])
 
     def facts(self, world: World) -> dict[str, int]:
         """Size of all meshes, swaps, messages sent by running nodes by kind, and the cost of notes.
@@ -230,7 +234,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         ]
 
     def token(self, world: World, topic: str | None = None) -> bytes:
-        """The current token of a topic; of the first one, if none is named."""
+        """The current token of a topic, by default of the first one."""
         topic = topic or TOPIC
         if self.mesh.profile == "paper" and self.topics == 1:
             return topic_token()
@@ -258,7 +262,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return (TOPIC, *(f"{TOPIC}/{place}" for place in range(1, self.topics)))
 
     @property
-    def _readers(self) -> int:
+    def _subscriber_count(self) -> int:
         return min(max(1, round(self.subscribers * self.nodes)), self.nodes - 1)
 
     @property
@@ -278,37 +282,37 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         addresses = self.addresses()
         return [(addresses[u], addresses[v]) for u, v in graph]
 
-    def _plan_note(self, world: World, topic: str, publisher: Address, number: int, ledger: _TopicLog) -> None:
+    def _schedule_note(self, world: World, topic: str, publisher: Address, number: int, log: _TopicLog) -> None:
         body = b"note %d" % number
         publication = Publication((Label(topic).pair,), body)
         turn = number // self.topics // self.publishers
         at_us = self.first_us + number * self.every_us
 
         def publish(machine: Machine, now: int) -> None:
-            ledger.sent[body] = publication
-            ledger.turns[body] = SentNote((publisher, world.incarnation(publisher)), turn, world.now)
+            log.sent[body] = publication
+            log.turns[body] = SentNote((publisher, world.incarnation(publisher)), turn, world.now)
             if at_us >= self.owed_us:
-                ledger.owed[body] = None
+                log.owed[body] = None
             unwrap(machine).publish(publication, now)
 
         world.after(at_us, lambda: world.call(publisher, publish))
 
-    def _checker(self, check: str, ledger: _TopicLog, publishers: list[Address], readers: list[Address]) -> Checker:
+    def _checker(self, check: str, log: _TopicLog, publishers: list[Address], subscribers: list[Address]) -> Checker:
         match check:
             case "once":
                 return AtMostOnce()
             case "order":
                 return InOrder(lambda note: int(note.publication.body.split()[1]))
             case "intact":
-                return Intact(ledger.sent, _body)
+                return Intact(log.sent, _body)
             case "turns":
-                return PublisherOrder(ledger.turns, self.mesh.gap_us)
+                return PublisherOrder(log.turns, self.mesh.gap_us)
             case "nonces":
                 return UniqueNonces()
             case "readers":
-                return OnlySubscribers(readers)
+                return OnlySubscribers(subscribers)
             case "everyone":
-                return Everyone(ledger.owed, readers, _body)
+                return Everyone(log.owed, subscribers, _body)
             case "connected":
                 return OverlayConnected(self.addresses(), lambda machine: unwrap(machine).overlay.present_neighbours())
             case "leases":
@@ -317,9 +321,9 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             case "tree":
                 return ParentsLeadToRoot(topic_token())
             case "reach":
-                return SubscribersReachable(topic_token(), publishers, readers)
+                return SubscribersReachable(topic_token(), publishers, subscribers)
             case "steady":
-                return SubscribersAlwaysReachable(topic_token(), publishers, readers, self.owed_us)
+                return SubscribersAlwaysReachable(topic_token(), publishers, subscribers, self.owed_us)
             case _:
                 return Bounded("entries over the bounds of a table", 0, self._excess)
 

@@ -3,7 +3,7 @@
 Twenty nodes run for three minutes. For 110 seconds frames are lost, duplicated, reordered or replayed long after by an
 eavesdropper; links are blocked, clocks are wrong, and machines pause or die and start again. One member forges
 advertisements and notes during the whole run. After the faults the mesh has forty seconds to repair itself. From then
-on every note must reach every subscriber. What must hold at every step is checked at every step.
+on every note must reach every subscriber. Properties of every step are checked at every step.
 
 Notes sent in the time of faults may be lost: a link would send lost frames again, and there are no links here.
 """

@@ -61,9 +61,9 @@ class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
     def populate(self, world: World, duration_us: int) -> None:
         self.honest.populate(world, duration_us)
-        plot = _Plot(self.honest.mesh, self.addresses(), self.sybil_addresses(), self.knocks, self.lures)
+        plot = _SybilPlan(self.honest.mesh, self.addresses(), self.sybil_addresses(), self.knocks, self.lures)
         for number, address in enumerate(plot.ours):
-            # Who has no key of its own shows the certificate of one who has.
+            # A Sybil without a key shows the certificate of one with a key.
             world.add(address, self._start(plot, number, number < self.stolen), max(1, self.attack_us))
 
     def facts(self, world: World) -> dict[str, int]:
@@ -82,7 +82,7 @@ class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         named = {f"links to {kind}": count for kind, count in links.items()}
         return {**self.honest.facts(world), **named, "eclipsed": eclipsed}
 
-    def _start(self, plot: _Plot, number: int, has_key: bool) -> MachineFactory:
+    def _start(self, plot: _SybilPlan, number: int, has_key: bool) -> MachineFactory:
         def start(birth: Birth) -> _Sybil:
             if plot.config.membership == "scamp":
                 return _Joiner(plot, birth)
@@ -91,7 +91,7 @@ class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         return start
 
 
-class _Plot(msgspec.Struct, frozen=True):
+class _SybilPlan(msgspec.Struct, frozen=True):
     """Knowledge that all Sybils share."""
 
     config: MeshConfig
@@ -106,7 +106,7 @@ class _Sybil:
 
     version = 0
 
-    def __init__(self, plot: _Plot, birth: Birth) -> None:
+    def __init__(self, plot: _SybilPlan, birth: Birth) -> None:
         self._plot, self._name, self._rng = plot, birth.address, birth.rng
         self._links: dict[Address, None] = {}
         self._words: dict[Address, list[Message]] = {}
@@ -114,10 +114,10 @@ class _Sybil:
         self._next_us = birth.now + birth.rng.randrange(plot.config.heartbeat_us)
         self._frames: list[Frame] = []
 
-    def ring(self, target: Address) -> None:
+    def knock(self, target: Address) -> None:
         """Begin to get a link to an honest node."""
 
-    def hear(self, message: Message, source: Address, now: int) -> None:
+    def on_message(self, message: Message, source: Address, now: int) -> None:
         """Answer so as to get a link, or to prevent links of others."""
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
@@ -127,10 +127,10 @@ class _Sybil:
             message = decode(rider)
             if isinstance(message, Advert) and self._plot.lures:
                 for name in self._links:
-                    self.say(name, message)
-            self.hear(message, source, now)
+                    self.queue(name, message)
+            self.on_message(message, source, now)
 
-    def say(self, name: Address, *messages: Message) -> None:
+    def queue(self, name: Address, *messages: Message) -> None:
         self._words.setdefault(name, []).extend(messages)
 
     def handle_timer(self, now: int) -> None:
@@ -139,7 +139,7 @@ class _Sybil:
         self._next_us = now + self._plot.config.heartbeat_us
         for target in self._rng.sample(self._plot.honest, min(self._plot.knocks, len(self._plot.honest))):
             if target not in self._links:
-                self.ring(target)
+                self.knock(target)
         self._number += 1
         words, self._words = self._words, {}
         idle = self._beat()
@@ -177,20 +177,20 @@ class _Joiner(_Sybil):
         self._links[source] = None
         super().receive(data, source, now)
 
-    def ring(self, target: Address) -> None:
-        self.say(target, Keep(_LEASE_MS))
+    def knock(self, target: Address) -> None:
+        self.queue(target, Keep(_LEASE_MS))
 
-    def hear(self, message: Message, source: Address, now: int) -> None:
+    def on_message(self, message: Message, source: Address, now: int) -> None:
         if isinstance(message, Join):
-            self.say(source, ForwardJoin(self._name, _LEASE_MS, 0))
+            self.queue(source, ForwardJoin(self._name, _LEASE_MS, 0))
         elif isinstance(message, ForwardJoin):
-            self.ring(Address(message.newcomer))
+            self.knock(Address(message.newcomer))
 
 
 class _Thief(_Sybil):
     """Against certified membership: it has a certificate, and perhaps its key."""
 
-    def __init__(self, plot: _Plot, birth: Birth, member: str, has_key: bool) -> None:
+    def __init__(self, plot: _SybilPlan, birth: Birth, member: str, has_key: bool) -> None:
         super().__init__(plot, birth)
         keyring = make_own_keyring("forwarder", member)
         self._credentials = Credentials(
@@ -199,24 +199,24 @@ class _Thief(_Sybil):
         self._has_key = has_key
         self._expected: dict[Address, bytes] = {}
 
-    def ring(self, target: Address) -> None:
+    def knock(self, target: Address) -> None:
         self._expected[target] = self._rng.randbytes(16)
-        self.say(target, Knock(self._expected[target]))
+        self.queue(target, Knock(self._expected[target]))
 
-    def hear(self, message: Message, source: Address, now: int) -> None:
+    def on_message(self, message: Message, source: Address, now: int) -> None:
         ours, epoch = self._credentials.certificate(now), self._credentials.epoch(now)
         if isinstance(message, Knock):
             cookie = self._credentials.cookie(source, message.nonce, now)
-            self.say(source, Answer(message.nonce, cookie, ours))
+            self.queue(source, Answer(message.nonce, cookie, ours))
         elif isinstance(message, Answer) and self._expected.get(source) == message.nonce:
             meeting = ProofContext(self._name, source, message.nonce, message.cookie, epoch)
             proof = self._proof(message.certificate, meeting, now)
-            self.say(source, Show(message.nonce, message.cookie, epoch, ours, proof, True))
+            self.queue(source, Show(message.nonce, message.cookie, epoch, ours, proof, True))
         elif isinstance(message, Show):
             meeting = ProofContext(source, self._name, message.nonce, message.cookie, message.epoch)
             proof = self._proof(message.certificate, meeting, now)
             names = tuple(self._rng.sample(self._plot.ours, min(SHARED_ADDRESSES_MAX, len(self._plot.ours))))
-            self.say(source, Admit(message.nonce, proof, True, names))
+            self.queue(source, Admit(message.nonce, proof, True, names))
             self._links[source] = None
         elif isinstance(message, Admit) and message.linked:
             self._links[source] = None

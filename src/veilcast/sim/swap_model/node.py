@@ -58,7 +58,7 @@ class ModelNode:
         self.outward_names: Names = ()
         self.sent: list[tuple[Address, SwapMessage]] = []
         self.names = _Names()
-        lock_limits = LockLimits(1 << 60, 16)  # Time stands still in a search, so nobody's is ever at an end.
+        lock_limits = LockLimits(1 << 60, 16)  # Time stands still in a search, so no limit is ever reached.
         bounds = {"names_max": 16, "name_bytes_max": 16, "memory": 64}
         self.swaps = Swaps(self, self.names, lease_us=LEASE_US, lock_limits=lock_limits, **bounds)
 

@@ -22,10 +22,10 @@ If leases may end at any moment (`late`), messages need never arrive. Then a los
 delivered, and a crashed node one that receives nothing more. So the search covers any number of losses and crashes
 without trying them. A node that hears of a lost neighbour acts as at the end of a lease.
 
-What must hold. In every state a path of parents leads from each node to the root, and no lock outlives its lease, so no
-node waits for ever. In a final state without losses both ends of each edge know it. With a Byzantine node: each honest
-node's path leads to the root, to the Byzantine node, or to an unverified name; and edges between honest nodes without
-unverified neighbours are known at both ends.
+Properties. In every state a path of parents leads from each node to the root, and no lock outlives its lease, so no
+node waits for ever. Both ends of each edge know it in every final state without losses. With a Byzantine node: each
+honest node's path leads to the root, to the Byzantine node, or to an unverified name; and edges between honest nodes
+without unverified neighbours are known at both ends.
 
 The Byzantine node knows every node and every game that has begun; names of games are random, so it knows none before.
 It sends any message to any node at any time, and keeps no promise, since it has no tables. So it is no machine but a
@@ -54,14 +54,14 @@ def list_forgeries(liar: str, names: Iterable[str], games: Sequence[bytes]) -> l
     branches without effect."""
     others = [Address(UnverifiedName(name)) for name in (*(name for name in names if name != liar), "ghost")]
     sets: list[tuple[Address, ...]] = [(), *((name,) for name in others)]
-    said: list[SwapMessage] = []
+    messages: list[SwapMessage] = []
     for game in games:
-        said += [SwapAsk(game, TOKEN, (inward,), outward) for inward in others for outward in sets]
-        said += [SwapAnswer(game, True, outward) for outward in sets]
-        said += [SwapLock(game, TOKEN, True), SwapLock(game, TOKEN, False), SwapVote(game, True)]
-        said += [SwapCommit(game, TOKEN, successor) for successor in (*others, Address(liar))]
-        said += [SwapAnswer(game, False, ()), SwapVote(game, False), SwapAbort(game)]
-    return said
+        messages += [SwapAsk(game, TOKEN, (inward,), outward) for inward in others for outward in sets]
+        messages += [SwapAnswer(game, True, outward) for outward in sets]
+        messages += [SwapLock(game, TOKEN, True), SwapLock(game, TOKEN, False), SwapVote(game, True)]
+        messages += [SwapCommit(game, TOKEN, successor) for successor in (*others, Address(liar))]
+        messages += [SwapAnswer(game, False, ()), SwapVote(game, False), SwapAbort(game)]
+    return messages
 
 
 class FaultBudget:
@@ -107,7 +107,7 @@ class SearchPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     copies: int = 0
     crashes: int = 0
     liar: str = ""
-    """The Byzantine node; empty if there is none."""
+    """The Byzantine node, or an empty string."""
     lies: int = 0
     late: bool = False
     """Leases may end while messages are in flight; losses and crashes add nothing then."""
@@ -166,8 +166,8 @@ class _SwapSearch:
         self._names = [f"game {index + 1}".encode().ljust(16) for index in range(plan.games)]
         known = [*self._names, *([b"no game".ljust(16)] if plan.liar else [])]
         self._tables = TransitionTable(TREE, known, derive_rng(0, "fingerprints"))
-        self._lies = list_forgeries(plan.liar, TREE, known) if plan.liar else []
-        self._telling: dict[int, list[tuple[SwapDelivery, Transition, int]]] = {}
+        self._forgeries = list_forgeries(plan.liar, TREE, known) if plan.liar else []
+        self._forgeries_by_state: dict[int, list[tuple[SwapDelivery, Transition, int]]] = {}
         self._faults = FaultBudget(plan.losses, plan.copies, plan.crashes, plan.lies)
         self._game_key = [self._tables.draw_key() for _ in range(1 << plan.games)]
         self._starters = [self._tables.names.index(starter) for starter, _ in GAMES]
@@ -175,7 +175,7 @@ class _SwapSearch:
         """For each fingerprint, a bit set of the budgets with which nothing new can follow."""
         self._next: list[_State] = []
         self._states = self._depth = 0
-        self._came: dict[tuple[int, int], tuple[_State, str, Any]] | None = {} if traced else None
+        self._predecessors: dict[tuple[int, int], tuple[_State, str, Any]] | None = {} if traced else None
 
     def run(self) -> SearchResult:
         frontier = [self._first()]
@@ -184,7 +184,7 @@ class _SwapSearch:
             self._next = []
             for state in frontier:
                 if self._seen[state[0]] & above[state[4]]:
-                    continue  # It was met meanwhile with more faults left.
+                    continue  # It was met meanwhile with a larger budget.
                 if self._states >= self._plan.states_max:
                     return SearchResult(self._states, self._depth, False)
                 if not self._states & 0x3FFF:
@@ -200,9 +200,9 @@ class _SwapSearch:
         try:
             return self.run()
         except _FaultError as found:
-            steps, came, state = [], self._came or {}, found.state
-            while (state[0], state[4]) in came:
-                state, word, what = came[state[0], state[4]]
+            steps, predecessors, state = [], self._predecessors or {}, found.state
+            while (state[0], state[4]) in predecessors:
+                state, word, what = predecessors[state[0], state[4]]
                 steps.append(f"{word}: {what}")
             return SearchResult(found.states, found.depth, False, found.text, tuple(reversed(steps)))
 
@@ -213,85 +213,88 @@ class _SwapSearch:
             for place, (name, held) in enumerate(make_tree(TREE).items())
         )
         games = (1 << plan.games) - 1
-        fingerprint = sum(tables.held_key[node] for node in nodes) + self._game_key[games] & _MASK
+        fingerprint = sum(tables.state_keys[node] for node in nodes) + self._game_key[games] & _MASK
         self._seen[fingerprint] = self._faults.covered[self._faults.full]
         return fingerprint, nodes, (), games, self._faults.full
 
     def _expand(self, state: _State) -> None:
         """Take every possible step. The search spends its time here."""
-        fingerprint, nodes, bag, games, faults = state
+        fingerprint, nodes, in_flight, games, faults = state
         tables, seen, names = self._tables, self._seen, self._tables.names
-        target, over, fails, post_key = tables.target, tables.over, tables.fails, tables.post_key
+        targets, over, keys = tables.targets, tables.over, tables.message_keys
+        refused_after = tables.refused_after
         losing, copying, crashing, lying = self._faults.after_fault[faults]
         last = -1
-        for post in bag:
-            if post == last:
+        for message in in_flight:
+            if message == last:
                 continue
-            last, place = post, target[post]
-            step = tables.deliver(nodes[place], post)
+            last, place = message, targets[message]
+            step = tables.deliver(nodes[place], message)
             after = self._after(state, place, step)
-            refused = over[step.held] & fails[post]
-            reached = (after if refused else after - post_key[post]) & _MASK
+            refused = over[step.state] & refused_after[message]
+            reached = (after if refused else after - keys[message]) & _MASK
             if not seen.get(reached, 0) >> faults & 1:
-                self._keep(reached, state, place, step, post, games, faults, "delivered", post)
-            if step.held == nodes[place] and not step.posts:
+                self._add_state(reached, state, place, step, message, games, faults, "delivered", message)
+            if step.state == nodes[place] and not step.messages:
                 continue
             if losing >= 0:
-                reached = fingerprint - post_key[post] & _MASK
+                reached = fingerprint - keys[message] & _MASK
                 if not seen.get(reached, 0) >> losing & 1:
                     still = Transition(nodes[place], (), False, False, 0)
-                    self._keep(reached, state, place, still, post, games, losing, "lost", post)
+                    self._add_state(reached, state, place, still, message, games, losing, "lost", message)
             if copying >= 0 and not refused:
                 reached = after & _MASK
                 if not seen.get(reached, 0) >> copying & 1:
-                    self._keep(reached, state, place, step, -1, games, copying, "delivered, and a copy stays", post)
+                    word = "delivered, and a copy stays"
+                    self._add_state(reached, state, place, step, -1, games, copying, word, message)
         for which, place in enumerate(self._starters):
             if games >> which & 1:
                 step = tables.begin(nodes[place], self._names[which], GAMES[which][1])
-                self._go(state, place, step, games ^ 1 << which, faults, "begins", " with ".join(GAMES[which]))
+                self._step(state, place, step, games ^ 1 << which, faults, "begins", " with ".join(GAMES[which]))
         if crashing >= 0:
             for place, node in enumerate(nodes):
                 if over[node] >= 0:
-                    self._go(state, place, tables.crash(node), games, crashing, "crashes", names[place])
+                    self._step(state, place, tables.crash(node), games, crashing, "crashes", names[place])
         if lying >= 0:
             for place, node in enumerate(nodes):
-                for lie, step, unknown in self._told(node):
+                for lie, step, unknown in self._forgeries_for(node):
                     if not unknown & games:
-                        self._go(state, place, step, games, lying, "a lie", lie)
-        if self._plan.late or not bag:
-            bound = [place for place, node in enumerate(nodes) if tables.bound[node]]
+                        self._step(state, place, step, games, lying, "a lie", lie)
+        if self._plan.late or not in_flight:
+            bound = [place for place, node in enumerate(nodes) if tables.is_bound[node]]
             for place in bound:
                 leader, led = tables.follows[nodes[place]]
                 if self._plan.late or not tables.leads[nodes[leader]] & led:
-                    self._go(state, place, tables.expire(nodes[place]), games, faults, "lease ends", names[place])
-            if not bound and not bag and not games:
+                    self._step(state, place, tables.expire(nodes[place]), games, faults, "lease ends", names[place])
+            if not bound and not in_flight and not games:
                 self._check_end(state)
 
     def _after(self, state: _State, place: int, step: Transition) -> int:
         """The fingerprint after a step, without the messages that are refused from now on. The delivered message is not
         removed here."""
-        fingerprint, nodes, bag, _, _ = state
+        fingerprint, nodes, in_flight, _, _ = state
         tables = self._tables
-        target, over, fails, post_key = tables.target, tables.over, tables.fails, tables.post_key
-        held, posts, ended, _, change = step
+        targets, over, keys = tables.targets, tables.over, tables.message_keys
+        refused_after = tables.refused_after
+        held, messages, ended, _, change = step
         fingerprint += change
-        for post in posts:
-            if over[nodes[target[post]]] & fails[post]:
-                fingerprint -= post_key[post]
+        for message in messages:
+            if over[nodes[targets[message]]] & refused_after[message]:
+                fingerprint -= keys[message]
         if ended:
             gone = over[held]
-            for post in bag:
-                if target[post] == place and gone & fails[post]:
-                    fingerprint -= post_key[post]
+            for message in in_flight:
+                if targets[message] == place and gone & refused_after[message]:
+                    fingerprint -= keys[message]
         return fingerprint
 
-    def _go(self, state: _State, place: int, step: Transition, games: int, faults: int, word: str, what: Any) -> None:
+    def _step(self, state: _State, place: int, step: Transition, games: int, faults: int, word: str, what: Any) -> None:
         """Take a step that uses no message."""
         reached = self._after(state, place, step) + self._game_key[games] - self._game_key[state[3]] & _MASK
         if not self._seen.get(reached, 0) >> faults & 1:
-            self._keep(reached, state, place, step, -1, games, faults, word, what)
+            self._add_state(reached, state, place, step, -1, games, faults, word, what)
 
-    def _keep(
+    def _add_state(
         self,
         fingerprint: int,
         state: _State,
@@ -304,56 +307,59 @@ class _SwapSearch:
         what: Any,
     ) -> None:
         """Check a new state and queue it for expansion; the message `taken`, unless -1, is removed."""
-        _, nodes, bag, _, _ = state
-        tables, held = self._tables, step.held
-        target, over, fails = tables.target, tables.over, tables.fails
+        _, nodes, in_flight, _, _ = state
+        tables, held = self._tables, step.state
+        targets, over, refused_after = tables.targets, tables.over, tables.refused_after
         self._seen[fingerprint] = self._seen.get(fingerprint, 0) | self._faults.covered[faults]
-        posts = list(bag)
+        messages = list(in_flight)
         if taken >= 0:
-            posts.remove(taken)
+            messages.remove(taken)
         after = (*nodes[:place], held, *nodes[place + 1 :])
-        if step.posts or step.ended:
-            posts = sorted(post for post in (*posts, *step.posts) if not over[after[target[post]]] & fails[post])
-        reached = fingerprint, after, tuple(posts), games, faults
+        if step.messages or step.ended:
+            sent = (*messages, *step.messages)
+            messages = sorted(each for each in sent if not over[after[targets[each]]] & refused_after[each])
+        reached = fingerprint, after, tuple(messages), games, faults
         self._next.append(reached)
-        if self._came is not None:
-            self._came[fingerprint, faults] = state, word, tables.posts[what] if isinstance(what, int) else what
-        if step.moved and (fault := self._adrift(after)):
+        if self._predecessors is not None:
+            shown = tables.messages[what] if isinstance(what, int) else what
+            self._predecessors[fingerprint, faults] = state, word, shown
+        if step.moved and (fault := self._find_unrooted(after)):
             raise self._fault(fault, reached)
-        if tables.bound[held] and tables.bound[tables.expire(held).held]:
+        if tables.is_bound[held] and tables.is_bound[tables.expire(held).state]:
             raise self._fault(f"the lock of {tables.names[place]} outlives its lease", reached)
 
-    def _told(self, node: int) -> list[tuple[SwapDelivery, Transition, int]]:
+    def _forgeries_for(self, node: int) -> list[tuple[SwapDelivery, Transition, int]]:
         """The forged messages that change a node in this state, and for each the game that must have begun."""
-        told = self._telling.get(node)
-        if told is None:
+        found = self._forgeries_by_state.get(node)
+        if found is None:
             tables, liar = self._tables, Address(self._plan.liar)
-            name = Address(tables.names[tables.place[node]])
+            name = Address(tables.names[tables.owners[node]])
             steps: dict[tuple[Transition, int], SwapDelivery] = {}
-            for message in self._lies if name != liar else ():
-                post = SwapDelivery(liar, name, message)
-                step = tables.react(node, post)
+            for message in self._forgeries if name != liar else ():
+                delivery = SwapDelivery(liar, name, message)
+                step = tables.react(node, delivery)
                 unknown = 1 << self._names.index(message.game) if message.game in self._names else 0
-                if step.held != node or step.posts:
-                    steps.setdefault((step, unknown), post)
-            told = self._telling[node] = [(post, step, unknown) for (step, unknown), post in steps.items()]
-        return told
+                if step.state != node or step.messages:
+                    steps.setdefault((step, unknown), delivery)
+            found = [(delivery, step, unknown) for (step, unknown), delivery in steps.items()]
+            self._forgeries_by_state[node] = found
+        return found
 
-    # --- what must hold
+    # --- properties
 
-    def _adrift(self, nodes: tuple[int, ...]) -> str:
+    def _find_unrooted(self, nodes: tuple[int, ...]) -> str:
         """The nodes without a path of parents to the root: the path ends elsewhere, or is a circle."""
         tables = self._tables
         anchored = [ROOT, self._plan.liar]
         waiting = [name for name in TREE if name not in anchored]
         held = dict(zip(TREE, nodes, strict=True))
-        while found := [name for name in waiting if self._hangs(tables.held[held[name]].inward, anchored)]:
+        while found := [name for name in waiting if self._has_root(tables.states[held[name]].inward, anchored)]:
             anchored += found
             waiting = [name for name in waiting if name not in found]
         return f"no way leads from {', '.join(waiting)} to the root" if waiting else ""
 
     @staticmethod
-    def _hangs(inward: Sequence[Address], anchored: Sequence[str]) -> bool:
+    def _has_root(inward: Sequence[Address], anchored: Sequence[str]) -> bool:
         return any(isinstance(parent, UnverifiedName) or parent in anchored for parent in inward)
 
     def _check_end(self, state: _State) -> None:
@@ -362,7 +368,7 @@ class _SwapSearch:
         if self._plan.late or (left[0], left[2]) != (whole[0], whole[2]):
             return
         honest = {
-            name: self._tables.held[node]
+            name: self._tables.states[node]
             for name, node in zip(TREE, state[1], strict=True)
             if name != self._plan.liar and not self._tables.misled[node]
         }

@@ -38,13 +38,13 @@ from veilcast.wire.mesh import SwapAbort, SwapCommit
 class Transition(NamedTuple):
     """The result of a node's step: its next state, the messages it sends, and whether a game ended for it."""
 
-    held: int
-    posts: tuple[int, ...]
+    state: int
+    messages: tuple[int, ...]
     ended: bool
     moved: bool
     """True if the node's parent changed."""
     change: int
-    """What the step adds to the fingerprint of the whole state."""
+    """The change of the whole state's fingerprint."""
 
 
 class SwapDelivery(NamedTuple):
@@ -54,7 +54,7 @@ class SwapDelivery(NamedTuple):
 
     def __str__(self) -> str:
         fields = msgspec.structs.asdict(self.message)
-        words = [_said(value) for name, value in fields.items() if name != "token"]
+        words = [_describe_field(value) for name, value in fields.items() if name != "token"]
         return f"{type(self.message).__name__}({', '.join(words)}) from {self.source} to {self.target}"
 
 
@@ -67,11 +67,11 @@ class TransitionTable:
         self._games = list(games)
         self._rng = rng
         self._held_numbers: dict[Any, int] = {}
-        self.held: list[NodeState] = []
-        self.held_key: list[int] = []
-        self.place: list[int] = []
+        self.states: list[NodeState] = []
+        self.state_keys: list[int] = []
+        self.owners: list[int] = []
         """Index of the node that has this state."""
-        self.bound: list[bool] = []
+        self.is_bound: list[bool] = []
         self.misled: list[bool] = []
         """True if a neighbour is an unverified name."""
         self.leads: list[int] = []
@@ -82,10 +82,10 @@ class TransitionTable:
         self.over: list[int] = []
         """Games that are over for the node, as bits; all, for a node that has crashed or is Byzantine."""
         self._post_numbers: dict[Any, int] = {}
-        self.posts: list[SwapDelivery] = []
-        self.post_key: list[int] = []
-        self.target: list[int] = []
-        self.fails: list[int] = []
+        self.messages: list[SwapDelivery] = []
+        self.message_keys: list[int] = []
+        self.targets: list[int] = []
+        self.refused_after: list[int] = []
         """Bit that means, if it is over for the target, that the message is refused for ever."""
         self._steps: dict[tuple[int, int], Transition] = {}
         self._expired: dict[int, Transition] = {}
@@ -99,13 +99,13 @@ class TransitionTable:
         """The number of this state of the node at `place`. An inert node never acts again."""
         if inert:
             held = held._replace(over=(), bound=None)
-        name = place, inert, _spelled(held)
-        number = self._held_numbers.setdefault(name, len(self.held))
-        if number == len(self.held):
-            self.held.append(held)
-            self.held_key.append(self.draw_key())
-            self.place.append(place)
-            self.bound.append(held.bound is not None)
+        name = place, inert, _canonical(held)
+        number = self._held_numbers.setdefault(name, len(self.states))
+        if number == len(self.states):
+            self.states.append(held)
+            self.state_keys.append(self.draw_key())
+            self.owners.append(place)
+            self.is_bound.append(held.bound is not None)
             self.over.append(-1 if inert else self._over(held.over))
             self.misled.append(any(isinstance(name, UnverifiedName) for name in (*held.inward, *held.outward)))
             self._place_in_game(held.bound)
@@ -120,19 +120,19 @@ class TransitionTable:
                 if isinstance(value, tuple)
             },
         )
-        name = post.source, post.target, type(message), _spelled(msgspec.structs.astuple(message))
-        number = self._post_numbers.setdefault(name, len(self.posts))
-        if number == len(self.posts):
-            self.posts.append(SwapDelivery(post.source, post.target, message))
-            self.post_key.append(self.draw_key())
-            self.target.append(self.names.index(str(post.target)))
-            self.fails.append(self._fails(message, post.source))
+        name = post.source, post.target, type(message), _canonical(msgspec.structs.astuple(message))
+        number = self._post_numbers.setdefault(name, len(self.messages))
+        if number == len(self.messages):
+            self.messages.append(SwapDelivery(post.source, post.target, message))
+            self.message_keys.append(self.draw_key())
+            self.targets.append(self.names.index(str(post.target)))
+            self.refused_after.append(self._fails(message, post.source))
         return number
 
     def deliver(self, held: int, post: int) -> Transition:
         step = self._steps.get((held, post))
         if step is None:
-            step = self._steps[held, post] = self.react(held, self.posts[post])
+            step = self._steps[held, post] = self.react(held, self.messages[post])
         return step
 
     def react(self, held: int, post: SwapDelivery) -> Transition:
@@ -165,8 +165,10 @@ class TransitionTable:
     def crash(self, held: int) -> Transition:
         step = self._crashed.get(held)
         if step is None:
-            after = self.number_state(self.place[held], self.held[held], inert=True)
-            step = self._crashed[held] = Transition(after, (), True, False, self.held_key[after] - self.held_key[held])
+            after = self.number_state(self.owners[held], self.states[held], inert=True)
+            step = self._crashed[held] = Transition(
+                after, (), True, False, self.state_keys[after] - self.state_keys[held]
+            )
         return step
 
     def _bit(self, game: bytes, source: str = "") -> int:
@@ -191,31 +193,31 @@ class TransitionTable:
         )
 
     def _move(self, held: int, act: Callable[[ModelNode], None]) -> Transition:
-        place, before = self.place[held], self.held[held]
+        place, before = self.owners[held], self.states[held]
         chair = self._chairs[place]
         chair.restore(before)
         act(chair)
         after = self.number_state(place, chair.snapshot(), inert=self.over[held] < 0)
         others = [
             name for name in self.names if name != chair.name
-        ]  # A liar may have named nobody, or the node itself.
+        ]  # A forgery may name an unknown node, or the node itself.
         posts = tuple(
             self.number_message(SwapDelivery(chair.name, target, message))
             for target, message in chair.sent
             if target in others
         )
-        moved = _spelled(self.held[after].inward) != _spelled(before.inward)
-        change = self.held_key[after] - self.held_key[held] + sum(self.post_key[post] for post in posts)
+        moved = _canonical(self.states[after].inward) != _canonical(before.inward)
+        change = self.state_keys[after] - self.state_keys[held] + sum(self.message_keys[post] for post in posts)
         return Transition(after, posts, self.over[after] != self.over[held], moved, change)
 
 
-def _spelled(value: Any) -> Any:
+def _canonical(value: Any) -> Any:
     if isinstance(value, str):
         return spell_name(value)
-    return tuple(map(_spelled, value)) if isinstance(value, tuple) else value
+    return tuple(map(_canonical, value)) if isinstance(value, tuple) else value
 
 
-def _said(value: Any) -> str:
+def _describe_field(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({' '.join(map(spell_name, value))})"
     if isinstance(value, bytes):

@@ -83,7 +83,7 @@ class CapturedMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_
 
     def _cast(self, seed: int) -> TopicRoles:
         rng: Random = derive_rng(seed, "roles")
-        drawn = rng.sample(self.addresses(), self.publishers + self._readers)
+        drawn = rng.sample(self.addresses(), self.publishers + self._subscriber_count)
         publishers, readers = drawn[: self.publishers], drawn[self.publishers :]
         return dict.fromkeys(publishers, "publisher") | dict.fromkeys(readers, "subscriber")
 

@@ -12,7 +12,7 @@ from veilcast.machine import Address
 from veilcast.mesh.config import FirstRelayConfig, HardeningConfig
 from veilcast.mesh.neighbour_links import NEIGHBOUR_RECORD
 from veilcast.mesh.neighbour_record import read_neighbour_record
-from veilcast.sim.insiders.address_grinding import EPOCH_US, FORMING_S, SECOND_US, TURN_S, GrindingRun
+from veilcast.sim.insiders.address_grinder import EPOCH_US, FORMING_S, SECOND_US, TURN_S, GrindingRun
 from veilcast.sim.mesh.owners import MeshNodeOwner
 from veilcast.sim.mesh.population import address_prefix
 

@@ -102,7 +102,7 @@ class GrindingInsider:
         self, world: World, config: MeshConfig, keyring: Keyring, targets: Sequence[Address], turn_us: int
     ) -> None:
         self._world, self._keyring, self._turn_us, self._targets = world, keyring, turn_us, targets
-        # One link at each address, to the target, and nothing that other nodes could wonder at.
+        # One link at each address, to the target, and nothing that another node could find unusual.
         alone = CertifiedConfig(outbound=1, reunions=0, anchors=0, book_max=2, probe_periods=1_000_000)
         quiet = msgspec.structs.replace(config.hardening, covers=False, volunteer=False)
         self._config = msgspec.structs.replace(config, certified=alone, hardening=quiet)
