@@ -109,12 +109,12 @@ WITHOUT_TARGET = {
     "cli.brokers_plan": "reads what `brokers status --json` printed, through the same decoder as inquiries",
     "lab.capture.tasks": "answers of the lab's own workers",
     "lab.data": "a public dataset whose digest is pinned",
-    "lab.sweep.experiment": "experiments of the researcher's own; the TOML reader has targets",
-    "lab.sweep.manifest": "manifests of the lab's own store",
-    "lab.sweep.relay_taps": "records of a simulated proxy",
-    "lab.sweep.task": "parameters that the lab wrote itself",
-    "sim.broker_pool": "bytes of the simulator's own adversaries",
-    "sim.mqtt": "the simulator's own broker of MQTT",
+    "lab.experiment.definition": "experiments of the researcher's own; the TOML reader has targets",
+    "lab.experiment.manifest": "manifests of the lab's own store",
+    "lab.runs.relay.attacks_machines": "records of a simulated proxy",
+    "lab.experiment.task": "parameters that the lab wrote itself",
+    "sim.brokers.share_pool": "bytes of the simulator's own adversaries",
+    "sim.foil.mqtt_broker": "the simulator's own broker of MQTT",
 }
 """Modules that decode and have no target, and why."""
 

@@ -61,7 +61,7 @@ def contents() -> list[NumberedPublication]:
 @GROUP.target(
     "content",
     "publications inside their seal, from publishers",
-    "authority.content:read_content",
+    "core.publication:decode_publication",
     "machine:Publication",
 )
 def content() -> Prepared:
@@ -74,9 +74,9 @@ def content() -> Prepared:
 @GROUP.target(
     "content-sealed",
     "notifications of all modes, opened by subscribers",
-    "authority.notes:open_note",
-    "authority.notes:open_bare_note",
-    "authority.content:open_notify",
+    "core.sealed_notification:open_notification",
+    "core.sealed_notification:decode_notification",
+    "core.publication:open_notify",
 )
 def content_sealed() -> Prepared:
     """A hostile publisher seals any bytes in place of its publication, in the form of each mode."""
@@ -104,7 +104,7 @@ def content_sealed() -> Prepared:
     return Prepared(check, (), examples, Format.MSGPACK, prefixes=(b"", b"\x93\xc4\x08" + bytes(8) + b"\x01"))
 
 
-@GROUP.target("letters", "publications that wait, from the node's own disk", "authority.letters:read_record")
+@GROUP.target("letters", "publications that wait, from the node's own disk", "core.outbox:decode_record")
 def letters() -> Prepared:
     examples = [msgspec.msgpack.encode((PendingPublication(TOPIC, each),)) for each in contents()]
     shell = b"\x91\x92\xa1a\x93\xc4\x08" + bytes(8) + b"\x01\x83\xa1z"
@@ -129,27 +129,27 @@ def _asking() -> PendingRequest:
     return request.make_request(TOPIC, "publisher", people().authority.epoch_us, NOW, 2, people().entropy, tls=True)
 
 
-@GROUP.target("keyring", "a keyring as it stands in a vault", "authority.plain:from_bytes")
+@GROUP.target("keyring", "a keyring as it stands in a vault", "authority.struct_codec:decode_struct")
 def keyring_file() -> Prepared:
     return _plain(Keyring, [people().alice, people().bob], TamperedError)
 
 
-@GROUP.target("authority", "the authority's own state, from a vault", "authority.plain:from_bytes")
+@GROUP.target("authority", "the authority's own state, from a vault", "authority.struct_codec:decode_struct")
 def authority_file() -> Prepared:
     return _plain(Authority, [issuer.create(1, people().entropy)], TamperedError)
 
 
-@GROUP.target("asking", "a member's private half of a request, from a vault", "authority.plain:from_bytes")
+@GROUP.target("asking", "a member's private half of a request, from a vault", "authority.struct_codec:decode_struct")
 def asking_file() -> Prepared:
     return _plain(PendingRequest, [_asking()], TamperedError)
 
 
-@GROUP.target("request", "a request that a stranger hands in", "authority.request:decode")
+@GROUP.target("request", "a request that a stranger hands in", "authority.request:decode_request")
 def request_file() -> Prepared:
     return _plain(Request, [_asking().request], MalformedError)
 
 
-@GROUP.target("reply", "a reply that is said to be the authority's", "authority.request:complete")
+@GROUP.target("reply", "a reply that is said to be the authority's", "authority.request:complete_request")
 def reply_file() -> Prepared:
     """Under the box that the member opens, so that the parser and all checks behind it are reached."""
     asking, entropy = _asking(), random.Random(2).randbytes
@@ -165,7 +165,12 @@ def reply_file() -> Prepared:
     return Prepared(check, allowed, [opened], Format.MSGPACK, prefixes=(head,), skip=len(head), max_len=size)
 
 
-@GROUP.target("bulletin", "bulletins, carried by members", "authority.bulletin:decode", "authority.bulletin:apply")
+@GROUP.target(
+    "bulletin",
+    "bulletins, carried by members",
+    "authority.bulletin:decode_bulletin",
+    "authority.bulletin:apply_bulletin",
+)
 def bulletin_file() -> Prepared:
     """What parses is signed by the authority again, so that the parser of entries is reached, too."""
     who = people()
@@ -187,7 +192,9 @@ def bulletin_file() -> Prepared:
     return replace(prepared, check=check, may_raise=(RemoteError, LocalError))
 
 
-@GROUP.target("topic-record", "the signed record of a topic, from a keyring", "authority.record:SignedRecord.verify")
+@GROUP.target(
+    "topic-record", "the signed record of a topic, from a keyring", "authority.topic_record:SignedRecord.verify"
+)
 def topic_record() -> Prepared:
     key = SigningKey(Secret(bytes(32)))
     record = people().alice.records()[0][1]
@@ -204,7 +211,7 @@ def topic_record() -> Prepared:
 
 
 @GROUP.target(
-    "vault", "locked files of the member's own disk", "authority.vault:read_secret", "crypto.passphrase:unlock"
+    "vault", "locked files of the member's own disk", "authority.secret_file:read_secret", "crypto.passphrase:unlock"
 )
 def vault() -> Prepared:
     """Cheap locks only: a header that asks for the largest allowed cost takes a second and is tried as a seed."""
@@ -256,7 +263,7 @@ def x509_leaf() -> Prepared:
     "x509-statement",
     "the certificates under a listing or a descriptor, from strangers",
     "crypto.x509:check_chain",
-    "authority.statement:Reader.author",
+    "authority.statement:StatementReader.verify_author",
 )
 def x509_statement() -> Prepared:
     """The first two bytes are the length of the first certificate; the rest is the second."""

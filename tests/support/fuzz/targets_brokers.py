@@ -59,12 +59,12 @@ def _dealt() -> tuple[list[PublisherShare], list[DealtShare]]:
 @GROUP.target(
     "shares",
     "shares of keys, dealings and commitments, from replicas and publishers",
-    "brokers.sharing.redistribution:First.decode",
-    "brokers.sharing.redistribution:Portion.decode",
-    "brokers.sharing.redistribution:Delivery.decode",
-    "brokers.sharing.paper:Parcel.decode",
-    "crypto.shares:Share.decode",
-    "crypto.dealing:Commitments.decode",
+    "brokers.keys.redistribution:PublisherShare.decode",
+    "brokers.keys.redistribution:DealtShare.decode",
+    "brokers.keys.redistribution:DeliveredShare.decode",
+    "brokers.keys.paper_split:SplitShare.decode",
+    "crypto.shamir:ShamirShare.decode",
+    "crypto.verifiable_sharing:Commitments.decode",
 )
 def shares() -> Prepared:
     firsts, portions = _dealt()
@@ -92,9 +92,9 @@ def shares() -> Prepared:
 @GROUP.target(
     "replicas-say",
     "what replicas of a node say of one another's dealings",
-    "brokers.said:Said.decode",
-    "brokers.sharing.attendance:decode",
-    "brokers.sharing.receiving:_DECODER",
+    "brokers.keys.agreement:AgreementMessage.decode",
+    "brokers.keys.agreement:decode_roll",
+    "brokers.keys.share_reception:_DECODER",
 )
 def replicas_say() -> Prepared:
     firsts, portions = _dealt()
@@ -118,7 +118,7 @@ def replicas_say() -> Prepared:
     return Prepared(check, (), [*(each.encode() for each in said), roll, evidence], Format.MSGPACK)
 
 
-@GROUP.target("manifest", "the manifest of a content, from publishers", "brokers.content:Manifest.decode")
+@GROUP.target("manifest", "the manifest of a content, from publishers", "brokers.content.coding:ContentManifest.decode")
 def manifest() -> Prepared:
     made = [
         encode_content(bytes(16), b"content" * 99, strategy, _scheme(1), signing("publisher", 1))[0]
@@ -161,7 +161,11 @@ def overlay_order() -> Prepared:
     return Prepared(check, (RemoteError,), examples, Format.MSGPACK, prefixes=(b"\0", b"\1"), skip=1)
 
 
-@GROUP.target("claims-language", "interests and publications as brokers match them", "brokers.language:language_of")
+@GROUP.target(
+    "claims-language",
+    "interests and publications as brokers match them",
+    "brokers.routing.claim_semantics:predicate_codec",
+)
 def claims_language() -> Prepared:
     claim = one(of_type(Claim))
     assert isinstance(claim, Claim)
@@ -191,7 +195,11 @@ def claims_language() -> Prepared:
     return Prepared(check, (), examples, Format.MSGPACK)
 
 
-@GROUP.target("claims-record", "a client's record of claims it withdrew, from its disk", "brokers.renewing:_read")
+@GROUP.target(
+    "claims-record",
+    "a client's record of claims it withdrew, from its disk",
+    "brokers.routing.renewal:_decode_withdrawals",
+)
 def claims_record() -> Prepared:
     example = renewal._encode_withdrawals({(bytes(16), 5): 2, (b"a" * 16, 6): 1})
     return Prepared(renewal._decode_withdrawals, (TamperedError,), [example], Format.MSGPACK)

@@ -61,7 +61,7 @@ def pcapngs() -> Prepared:
 
 
 @GROUP.target(
-    "tap-lines", "cells that a node's tap or a simulation wrote", "lab.capture.tap_lines:rows", interpreted=True
+    "tap-lines", "cells that a node's tap or a simulation wrote", "lab.capture.taps:read_rows", interpreted=True
 )
 def tap_lines() -> Prepared:
     cells = [observe.CellRow("r", 1, START_US + at, "a:1", f"b:{at % 3}", 1200) for at in range(6)]

@@ -73,7 +73,7 @@ def keys_of(*kinds: Any) -> tuple[str, ...]:
 LEAST = 'keyring = "k"\nlisten = "127.0.0.1:4000"\n'
 
 
-@GROUP.target("node-toml", "node.toml of every mode", "node.config:parse", "node.tomlfile:parse")
+@GROUP.target("node-toml", "node.toml of every mode", "node.config:parse_config", "node.toml_file:parse_file")
 def node_toml() -> Prepared:
     modes = [f'keyring = "k"\nmode = "{name}"\n[{name}]\n' for name in MODES]
     examples = [
@@ -168,7 +168,7 @@ def _renamed(public: broker_overlay.BrokerPublic, name: str) -> broker_overlay.B
     "overlay-toml",
     "an operator's overlay.toml, and the file of `brokers up`",
     "node.broker_overlay:load_overlay",
-    "cli.brokers_up:plan_of",
+    "cli.brokers_up:read_plan",
 )
 def overlay_toml() -> Prepared:
     up = '[[nodes]]\nname = "a"\nreplicas = 3\n[[members]]\nrole = "publisher"\nedge = "a"\n'
@@ -187,14 +187,14 @@ def overlay_toml() -> Prepared:
     return Prepared(check, (), [overlay_text().encode(), up.encode()], Format.TOML, tokens=tokens)
 
 
-@GROUP.target("scenario-toml", "a scenario of the simulator", "sim.scenario:parse")
+@GROUP.target("scenario-toml", "a scenario of the simulator", "sim.scenario:parse_config")
 def scenario_toml() -> Prepared:
     examples = [path.read_bytes() for path in sorted(SCENARIOS.glob("*.toml"))]
     tokens = keys_of(scenario.ScenarioConfig)
     return Prepared(lambda data: scenario.parse_config(data, "s"), (LocalError,), examples, Format.TOML, tokens=tokens)
 
 
-@GROUP.target("client-toml", "node.toml as a client reads it", "net.socketpath:control_path")
+@GROUP.target("client-toml", "node.toml as a client reads it", "net.client_session:control_path")
 def client_toml() -> Prepared:
     examples = [LEAST.encode(), b'control = "c"\n', b'state = "s"\n', b"control = 1\n"]
     return Prepared(
@@ -202,14 +202,14 @@ def client_toml() -> Prepared:
     )
 
 
-@GROUP.target("private-network", "the file of a private Tor network", "net.tornet:read_network")
+@GROUP.target("private-network", "the file of a private Tor network", "net.tor_process:read_network")
 def private_network() -> Prepared:
     line = f"auth1 orport=5000 no-v2 v3ident={'A' * 40} 127.0.0.1:5001 {'B' * 40}"
     examples = [msgspec.json.encode({"authorities": [line]}), msgspec.json.encode({"authorities": [line, line]})]
     return Prepared(on_disk(read_network), (ConfigError,), examples, Format.JSON, tokens=('"authorities"', f'"{line}"'))
 
 
-@GROUP.target("net-json", "the file of a local network", "cli.localnet:read_net")
+@GROUP.target("net-json", "the file of a local network", "cli.local.network:read_network")
 def net_json() -> Prepared:
     path = net_file(folder())
 
@@ -224,7 +224,12 @@ def net_json() -> Prepared:
     return Prepared(check, (LocalError,), examples, Format.JSON, tokens=tokens)
 
 
-@GROUP.target("members-json", "who has which role, for an audit", "lab.audit.files:members", "lab.audit.files:links")
+@GROUP.target(
+    "members-json",
+    "who has which role, for an audit",
+    "lab.audit.operator_files:read_members",
+    "lab.audit.operator_files:read_links",
+)
 def members_json() -> Prepared:
     both = (on_disk(read_members, "members.json"), on_disk(read_links, "links.json"))
 
@@ -275,7 +280,7 @@ def observations() -> Prepared:
 @GROUP.target(
     "key-lines",
     "lines that people copy, and small secret files",
-    "node.lines:read",
+    "node.checked_line:decode_line",
     "node.relay:decode_server_line",
     "node.relay:read_mask",
     "node.broker_overlay:decode_broker_line",

@@ -80,9 +80,9 @@ _PLAIN = len(PacketSealer(identity(network().alice).envelope, bytes)._veil.open(
 @GROUP.target(
     "noise-handshake",
     "messages of a handshake and the certificates inside, both roles",
-    "link.handshake:Response",
-    "link.handshake:Initiation",
-    "link.party:Party.judge",
+    "link.handshake:ResponderHandshake",
+    "link.handshake:InitiatorHandshake",
+    "link.identity:LinkIdentity.check_certificate",
     "crypto.noise:Handshake",
 )
 def handshake() -> Prepared:

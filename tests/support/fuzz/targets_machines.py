@@ -94,7 +94,7 @@ def broker_paper() -> Prepared:
     return prepare(partial(_brokers, "b1", "paper"))
 
 
-@GROUP.target("machine-broker-client", "a client of brokers, from its edge node", "brokers.client:Client")
+@GROUP.target("machine-broker-client", "a client of brokers, from its edge node", "brokers.client:BrokerClient")
 def broker_client() -> Prepared:
     return prepare(partial(_brokers, "y", "hardened"))
 

@@ -57,7 +57,7 @@ class Whole:
         return part
 
 
-@GROUP.target("control-requests", "the control socket, node's side", "net.protocol:read_request")
+@GROUP.target("control-requests", "the control socket, node's side", "net.control_protocol:read_request")
 def control_requests() -> Prepared:
     made = [
         control_protocol.PublishRequest(NOTE.publication),
@@ -84,7 +84,7 @@ def control_requests() -> Prepared:
     return Prepared(check, (MalformedError,), examples, Format.MSGPACK, prefixes=shells)
 
 
-@GROUP.target("control-answers", "the control socket, client's side", "net.protocol:cut_answer")
+@GROUP.target("control-answers", "the control socket, client's side", "net.control_protocol:decode_answer")
 def control_answers() -> Prepared:
     made = [
         control_protocol.Welcome(1),
@@ -112,7 +112,9 @@ def control_answers() -> Prepared:
     return Prepared(check, (MalformedError,), examples, Format.MSGPACK, prefixes=(b"", b"\x92\x01"))
 
 
-@GROUP.target("inquiries", "questions to a host and its answers", "net.inquiries:Inquiries", "net.inquiries:inquire")
+@GROUP.target(
+    "inquiries", "questions to a host and its answers", "net.host_queries:HostQueryServer", "net.host_queries:ask_host"
+)
 def inquiry() -> Prepared:
     """Both sides get the same line. The answer to a question is always a line of JSON."""
 
@@ -166,7 +168,7 @@ class _Told:
         return self._data.partition(b"\n")[0][:size]
 
 
-@GROUP.target("tor-control", "answers at Tor's control port", "net.torcontrol:TorControl", "net.tor:Tor")
+@GROUP.target("tor-control", "answers at Tor's control port", "net.tor_control:TorControl", "net.tor:Tor")
 def tor_control() -> Prepared:
     def check(data: bytes) -> object:
         with mock.patch.object(torcontrol, "_connect", return_value=_Told(data)):
@@ -192,7 +194,7 @@ def tor_control() -> Prepared:
     return Prepared(check, (VeilcastError,), examples, prefixes=(b"", greeting))
 
 
-@GROUP.target("socks", "answers of a SOCKS port, cut anywhere", "net.socks:SocksWrap")
+@GROUP.target("socks", "answers of a SOCKS port, cut anywhere", "net.socks:SocksWrapper")
 def socks() -> Prepared:
     def talk(chunks: list[bytes]) -> tuple[str, bytes]:
         wrap, over, plain = SocksWrapper("a.onion", 80, b"u", b"p"), False, b""
@@ -219,7 +221,7 @@ def socks() -> Prepared:
     return Prepared(check, (), examples, prefixes=(b"\x03", begin))
 
 
-@GROUP.target("stream-records", "records of a stream, cut anywhere", "net.records:Reader")
+@GROUP.target("stream-records", "records of a stream, cut anywhere", "net.records:RecordReader")
 def stream_records() -> Prepared:
     def read(chunks: list[bytes]) -> tuple[list[bytes], str]:
         reader, found = records.RecordReader(1024), []
@@ -243,7 +245,7 @@ def stream_records() -> Prepared:
     return Prepared(check, (), [*examples, b"\x01\x00\x00\x04\x01" + bytes(1025)])
 
 
-@GROUP.target("tls-stream", "bytes of strangers and of members on a TLS stream", "net.tls:TlsWrap")
+@GROUP.target("tls-stream", "bytes of strangers and of members on a TLS stream", "net.tls:TlsWrapper")
 def tls_stream() -> Prepared:
     """The first byte chooses: a stranger in place of a handshake, or a member's stream with a changed byte."""
     entropy, epoch = random.Random(6).randbytes, int(time.time()) // 3600

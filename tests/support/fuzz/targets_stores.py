@@ -30,14 +30,17 @@ def _simple(kind: type[msgspec.Struct]) -> msgspec.Struct:
     return one(st.from_type(kind))
 
 
-@GROUP.target("interest-record", "subscriptions of a node, from its disk", "node.agent:read_interest")
+@GROUP.target("interest-record", "subscriptions of a node, from its disk", "node.member_records:decode_interest")
 def interest() -> Prepared:
     made = [(Equal("topic", "news"),), (Equal("topic", "news"), Range("a", 1, 2.5)), Label("news").constraints]
     return Prepared(decode_interest, (TamperedError,), [msgspec.msgpack.encode(each) for each in made], Format.MSGPACK)
 
 
 @GROUP.target(
-    "notification-record", "notifications that wait, from the node's disk", "node.store:_DECODER", "node.slots:_DECODER"
+    "notification-record",
+    "notifications that wait, from the node's disk",
+    "node.store:_DECODER",
+    "node.sealed_slots:_DECODER",
 )
 def notification() -> Prepared:
     def check(data: bytes) -> object:
