@@ -110,7 +110,7 @@ def test_every_curve_has_its_points_and_every_published_number_its_verdict(name:
 
 @pytest.mark.parametrize("name", [pytest.param(TRAINED[0], marks=pytest.mark.heavy), *TRAINED[1:]])
 def test_so_have_those_whose_attackers_learn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attacker_training, "_WORLDS", 2)
+    monkeypatch.setattr(attacker_training, "_NETWORKS", 2)
     assert lacking(definition.load_experiment(name)[1], one_for_each_series) == Lacking([], [])
 
 
