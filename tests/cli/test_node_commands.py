@@ -243,7 +243,7 @@ def test_a_duration_is_spelled_no_more_exactly_than_an_estimate_is(us: int, told
     ("topic", "told"),
     [
         ("later", "notes come from 2100-01-01 00:00:00 UTC on"),
-        ("unheard", "nobody is known to publish there yet"),
+        ("unheard", "no publisher is known there yet"),
     ],
 )
 def test_a_waiting_subscription_prints_when_it_is_ready(home: Home, topic: str, told: str) -> None:

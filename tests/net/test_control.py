@@ -372,7 +372,7 @@ def test_bytes_that_are_no_message_end_that_client_only(tmp_path: Path, garbage:
     async def test(config: Path, desk: MemoryNode, server: ControlServer) -> None:
         async with connect(config) as me, connect(config) as other:
             other._writer.write(garbage)
-            with pytest.raises(LocalError, match="was sent what is no message"):
+            with pytest.raises(LocalError, match="received bytes that are no message"):
                 await other._run(other._session.ask(control_protocol.StatusRequest(), control_protocol.StatusAnswer))
             assert server.malformed == 1
             assert (await me.status()).mode == "mesh"

@@ -46,7 +46,7 @@ def port(answers: Answers) -> Iterator[str]:
 
 
 class ScriptedTor:
-    """Answers as a real ScriptedTor does, with a cookie, and then as the test says."""
+    """Answers as a real Tor does, with a cookie, and then as the test says."""
 
     def __init__(self, path: Path, *answers: str, cookie: bytes = COOKIE) -> None:
         self.path, self.answers, self.cookie = path, list(answers), cookie
@@ -57,7 +57,7 @@ class ScriptedTor:
         verb, *words = command.split()
         if verb == "PROTOCOLINFO":
             methods = f'AUTH METHODS=COOKIE,SAFECOOKIE COOKIEFILE="{self.path}"'
-            return f'250-PROTOCOLINFO 1\r\n250-{methods}\r\n250-VERSION ScriptedTor="0.4.9.11"\r\n250 OK\r\n'
+            return f'250-PROTOCOLINFO 1\r\n250-{methods}\r\n250-VERSION Tor="0.4.9.11"\r\n250 OK\r\n'
         if verb == "AUTHCHALLENGE":
             self.talk = self.cookie + bytes.fromhex(words[1]) + NONCE
             proof = hmac.digest(tor_control._SERVER, self.talk, "sha256").hex().upper()
@@ -84,7 +84,7 @@ def test_both_sides_prove_to_know_the_cookie_and_neither_says_it(cookie: Path) -
 
 def test_a_process_without_the_cookie_gets_no_proof_from_us(cookie: Path) -> None:
     tor = ScriptedTor(cookie, cookie=bytes(32))
-    with port(tor) as where, pytest.raises(LocalError, match="not the ScriptedTor whose cookie"):
+    with port(tor) as where, pytest.raises(LocalError, match="not the Tor whose cookie"):
         TorControl(where)
     assert not [command for command in tor.asked if command.startswith("AUTHENTICATE")]
 
@@ -157,7 +157,7 @@ def test_dropping_events_reads_what_has_arrived_and_never_waits(cookie: Path) ->
 
 
 def open_tor(path: Path) -> None:
-    """Connect to a ScriptedTor without any lock, at a socket of the file system."""
+    """Connect to a Tor without any lock, at a socket of the file system."""
     answers = iter(["250-AUTH METHODS=NULL\r\n250 OK\r\n", "250 OK\r\n"])
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
@@ -252,7 +252,7 @@ def test_a_cookie_that_cannot_be_used_is_named(tmp_path: Path, content: bytes | 
 
 @pytest.mark.parametrize("where", ["127.0.0.1:1", "unix:/nowhere/control"])
 def test_a_port_without_a_listener_is_reported(where: str) -> None:
-    with pytest.raises(UnreachableError, match="no ScriptedTor answers at"):
+    with pytest.raises(UnreachableError, match="no Tor answers at"):
         TorControl(where)
 
 
@@ -313,7 +313,7 @@ def test_long_events_are_cut(cookie: Path) -> None:
 
 
 def test_unawaited_events_are_bounded_too(cookie: Path) -> None:
-    """A line without an end, unasked: it is read in pieces, and then this is no ScriptedTor."""
+    """A line without an end, unasked: it is read in pieces, and then this is no Tor."""
     ours, theirs = socket.socketpair()
     with port(ScriptedTor(cookie)) as where, TorControl(where) as control, theirs:
         control._socket.close()
