@@ -61,7 +61,7 @@ def test_splices_of_recorded_datagrams_get_no_answer_and_no_memory() -> None:
         one, other = rng.sample(recorded, 2)
         cut = rng.choice((1, 8, 16, 24, 32, 48, 64, rng.randrange(1, CELL)))
         splice = one[:cut] + other[cut:]
-        if splice in recorded:  # Where the first bytes are the same by chance, it is a whole letter, sent again.
+        if splice in recorded:  # Where the first bytes are the same by chance, it is a whole packet, sent again.
             continue
         links.inject(Address(f"10.1.{number % 250}.7:9"), Address("a"), splice)
         if number % 500 == 0:
@@ -88,9 +88,9 @@ def test_no_curve_operation_is_spent_before_a_cookie_came_back(monkeypatch: pyte
             return result
 
         monkeypatch.setattr(primitives, name, counted)
-    for number, letter in enumerate(flood):
+    for number, packet in enumerate(flood):
         with contextlib.suppress(ExcessError):
-            theirs.receive(letter, Address(f"10.2.0.{number}:1"), NOW)
+            theirs.receive(packet, Address(f"10.2.0.{number}:1"), NOW)
     assert operations == []
     assert len(theirs) == 0
     ours, theirs = admission(people.alice, 1), admission(people.bob, 2)

@@ -191,9 +191,9 @@ def test_an_answer_counts_only_from_the_called_address_and_for_our_thread() -> N
     answer = reply_of(theirs, shown_hello(ours, theirs, None), A)
     with pytest.raises(StaleError):
         ours.receive(answer, C, NOW)
-    letter = ENVELOPES.open(answer)
+    packet = ENVELOPES.open(answer)
     with pytest.raises(StaleError):
-        ours.receive(ENVELOPES.seal(HandshakePacket(letter.kind, b"other  8", letter.content)), B, NOW)
+        ours.receive(ENVELOPES.seal(HandshakePacket(packet.kind, b"other  8", packet.content)), B, NOW)
     assert ours.receive(answer, B, NOW).result is not None
 
 
@@ -286,8 +286,8 @@ def test_an_ended_membership_is_reported_to_the_owner() -> None:
         ours.initiate(B, LATE, static(PEOPLE.bob))
     keeper = AdmissionLimits(random.Random(3).randbytes)
     late = LinkAdmission(identity(PEOPLE.bob), keeper)
-    letter = ENVELOPES.open(ours.initiate(B, NOW))
-    shown = HandshakePacket(letter.kind, letter.thread, letter.content, keeper.cookie(A, letter.thread, LATE))
+    packet = ENVELOPES.open(ours.initiate(B, NOW))
+    shown = HandshakePacket(packet.kind, packet.thread, packet.content, keeper.cookie(A, packet.thread, LATE))
     with pytest.raises(ExpiredError):
         late.receive(ENVELOPES.seal(shown), A, LATE)
     assert len(theirs) == 0

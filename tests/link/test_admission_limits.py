@@ -25,7 +25,7 @@ THREAD = b"thread 8"
 NOW = 1_000 * COOKIE_US
 
 
-def doorkeeper(seed: int = 1) -> AdmissionLimits:
+def make_limits(seed: int = 1) -> AdmissionLimits:
     return AdmissionLimits(random.Random(seed).randbytes)
 
 
@@ -34,61 +34,61 @@ def host(number: int) -> Address:
 
 
 def test_a_cookie_is_valid_for_its_address_its_nonce_and_a_limited_time() -> None:
-    keeper = doorkeeper()
-    cookie = keeper.cookie(A, THREAD, NOW)
-    keeper.admit(A, THREAD, cookie, NOW)
-    keeper.admit(A, THREAD, cookie, NOW + COOKIE_US)
+    limits = make_limits()
+    cookie = limits.cookie(A, THREAD, NOW)
+    limits.admit(A, THREAD, cookie, NOW)
+    limits.admit(A, THREAD, cookie, NOW + COOKIE_US)
     for source, thread, shown, when in (
         (B, THREAD, cookie, NOW),
         (NEXT_DOOR, THREAD, cookie, NOW),
         (A, b"other  8", cookie, NOW),
         (A, THREAD, cookie[:-1] + b"\0", NOW),
-        (A, THREAD, doorkeeper(2).cookie(A, THREAD, NOW), NOW),
+        (A, THREAD, make_limits(2).cookie(A, THREAD, NOW), NOW),
         (A, THREAD, cookie, NOW + 2 * COOKIE_US),
         (A, THREAD, cookie, NOW - COOKIE_US),
     ):
         with pytest.raises(StaleError):
-            keeper.admit(source, thread, shown, when)
+            limits.admit(source, thread, shown, when)
 
 
 def test_a_host_gets_its_burst_and_twenty_a_second_whatever_its_ports() -> None:
-    keeper, admitted = doorkeeper(), 0
-    cookie = keeper.cookie(A, THREAD, NOW)
+    limits, admitted = make_limits(), 0
+    cookie = limits.cookie(A, THREAD, NOW)
     for step in range(2_000):
         now = NOW + step * 1_000
         try:
-            keeper.admit(A, THREAD, cookie, now)
+            limits.admit(A, THREAD, cookie, now)
             admitted += 1
         except StaleError:
             pass
     assert HOST_EVERY_US == 50_000
     assert admitted == HOST_BURST + 2_000_000 // HOST_EVERY_US - 1
     for port in range(4000, 4000 + HOST_BURST):
-        keeper.cookie(Address(f"10.0.0.9:{port}"), THREAD, NOW)
+        limits.cookie(Address(f"10.0.0.9:{port}"), THREAD, NOW)
     with pytest.raises(StaleError):
-        keeper.cookie(Address("10.0.0.9:9"), THREAD, NOW)
+        limits.cookie(Address("10.0.0.9:9"), THREAD, NOW)
 
 
 def test_packets_with_a_forged_source_do_not_shut_its_owner_out() -> None:
     """An adversary that forges A's address uses up the cookies of A, never the handshakes of A, which has a cookie."""
-    keeper = doorkeeper()
-    cookie = keeper.cookie(A, THREAD, NOW)
+    limits = make_limits()
+    cookie = limits.cookie(A, THREAD, NOW)
     for _ in range(1_000):
         try:
-            keeper.cookie(A, THREAD, NOW)
+            limits.cookie(A, THREAD, NOW)
         except StaleError:
             continue
     for _ in range(1_000):
         with pytest.raises(StaleError):
-            keeper.admit(A, THREAD, bytes(16), NOW)
-    keeper.admit(A, THREAD, cookie, NOW)
+            limits.admit(A, THREAD, bytes(16), NOW)
+    limits.admit(A, THREAD, cookie, NOW)
 
 
 def test_all_hosts_together_get_no_more_than_the_total_rate() -> None:
-    keeper, cookies = doorkeeper(), 0
+    limits, cookies = make_limits(), 0
     for number in range(5_000):
         try:
-            keeper.cookie(host(number), THREAD, NOW)
+            limits.cookie(host(number), THREAD, NOW)
             cookies += 1
         except ExcessError:
             pass
@@ -96,23 +96,23 @@ def test_all_hosts_together_get_no_more_than_the_total_rate() -> None:
     admitted = 0
     for number in range(5_000):
         try:
-            keeper.admit(host(number), THREAD, keeper._cookies.make(host(number), THREAD, NOW), NOW)
+            limits.admit(host(number), THREAD, limits._cookies.make(host(number), THREAD, NOW), NOW)
             admitted += 1
         except ExcessError:
             pass
     assert admitted == PROVEN_BURST
-    keeper.admit(B, THREAD, keeper._cookies.make(B, THREAD, NOW), NOW + PROVEN_EVERY_US)
+    limits.admit(B, THREAD, limits._cookies.make(B, THREAD, NOW), NOW + PROVEN_EVERY_US)
 
 
 def test_remembered_hosts_are_bounded() -> None:
-    keeper = doorkeeper()
+    limits = make_limits()
     for number in range(PREFIXES_MAX + 500):
         now = NOW + number * HOST_EVERY_US
-        keeper.admit(host(number), THREAD, keeper.cookie(host(number), THREAD, now), now)
-    assert len(keeper._proven) == len(keeper._strangers) == PREFIXES_MAX
+        limits.admit(host(number), THREAD, limits.cookie(host(number), THREAD, now), now)
+    assert len(limits._proven) == len(limits._strangers) == PREFIXES_MAX
 
 
 def test_a_refusal_is_a_remote_error() -> None:
-    keeper = doorkeeper()
+    limits = make_limits()
     with pytest.raises(RemoteError):
-        keeper.admit(A, THREAD, bytes(16), NOW)
+        limits.admit(A, THREAD, bytes(16), NOW)

@@ -29,10 +29,10 @@ LETTER = HandshakePacket(HandshakePacketKind.HELLO, b"thread 8", b"content")
         st.binary(min_size=COOKIE, max_size=COOKIE),
     )
 )
-def test_a_packet_opens_as_it_was_sealed_and_fills_a_cell(letter: HandshakePacket) -> None:
-    sealed = ENVELOPES.seal(letter)
+def test_a_packet_opens_as_it_was_sealed_and_fills_a_cell(packet: HandshakePacket) -> None:
+    sealed = ENVELOPES.seal(packet)
     assert len(sealed) == CELL
-    assert ENVELOPES.open(sealed) == letter
+    assert ENVELOPES.open(sealed) == packet
 
 
 def test_sealing_the_same_packet_again_gives_another_cell() -> None:

@@ -229,10 +229,10 @@ def test_a_flood_of_packets_fills_no_table_and_delays_no_cell(insider: bool, mon
     links, rng, sealed = linked_machines("a", "b"), random.Random(4), packet_sealer()
     sent = len(links.sent)
     for turn in range(6_000):
-        letter = HandshakePacket(
+        packet = HandshakePacket(
             rng.choice(list(HandshakePacketKind)), rng.randbytes(HANDSHAKE_ID), rng.randbytes(96), rng.randbytes(16)
         )
-        data = sealed.seal(letter) if insider else rng.randbytes(CELL)
+        data = sealed.seal(packet) if insider else rng.randbytes(CELL)
         links.inject(Address(f"10.{turn % 250}.{turn // 250}.7:9"), A, data)
         if turn % 20 == 19:
             links.run(10_000)

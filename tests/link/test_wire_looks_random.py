@@ -38,7 +38,7 @@ def cells() -> Wire:
 
 
 @cache
-def letters() -> Wire:
+def packets() -> Wire:
     """Every packet of many handshakes of the same two members."""
     people, seen = network(), list[bytes]()
     meeting = 0
@@ -95,7 +95,7 @@ CHECKS: dict[str, tuple[Callable[[Wire], float], float]] = {
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("wire", [cells, letters], ids=["cells", "letters"])
+@pytest.mark.parametrize("wire", [cells, packets], ids=["cells", "packets"])
 def test_datagrams_show_nothing_in_common(wire: Callable[[], Wire], check: str) -> None:
     measure, bound = CHECKS[check]
     assert measure(wire()) <= bound
@@ -103,7 +103,7 @@ def test_datagrams_show_nothing_in_common(wire: Callable[[], Wire], check: str) 
 
 def test_cells_and_handshake_packets_cannot_be_distinguished_by_their_bytes() -> None:
     """Both kinds side by side, column by column: a two-sample chi-square on 16 bins of each."""
-    mine, others = cells() >> 4, letters() >> 4
+    mine, others = cells() >> 4, packets() >> 4
     counts = [np.stack([np.bincount(column, minlength=16) for column in wire.T]) for wire in (mine, others)]
     chi_square = ((counts[0] - counts[1]) ** 2 / (counts[0] + counts[1])).sum(axis=1)
     assert (chi_square.max() - 15) / np.sqrt(30) < 11.5

@@ -20,7 +20,7 @@ def name(prefix: int, host: int = 0) -> Address:
     return Address(f"p{prefix}.{host}")
 
 
-def anybody(_: Address) -> bool:
+def any_address(_: Address) -> bool:
     return True
 
 
@@ -89,7 +89,7 @@ def test_many_addresses_of_one_prefix_are_no_likelier_than_one() -> None:
     for number in range(16):
         book.mark_reached(name(0, number))
     book.mark_reached(name(1))
-    drawn = Counter(address_prefix(book.choose(anybody) or Address("")) for _ in range(400))
+    drawn = Counter(address_prefix(book.choose(any_address) or Address("")) for _ in range(400))
     assert abs(drawn["p1"] - 200) < 60
 
 

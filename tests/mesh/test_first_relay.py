@@ -121,7 +121,7 @@ def test_a_relay_that_is_away_is_waited_for_and_replaced_after_its_time() -> Non
     assert name is not None
     del bench.there[name]
     bench.beat(AWAY - 1)
-    bench.there[name] = None  # It is back for a moment, and the wait begins anew.
+    bench.there[name] = None  # It is back for a moment, and the wait begins again.
     bench.beat()
     bench.unlink(name)
     bench.beat(AWAY - 1)

@@ -29,7 +29,7 @@ def test_fifty_topics_share_the_nodes_and_each_notification_reaches_its_subscrib
         Counter(part for cast in people.draw_roles(0).values() for who, part in cast.items() if who == address)
         for address in people.addresses()
     ]
-    assert all(sum(part.values()) < 50 for part in parts), "everybody carries something for others"
+    assert all(sum(part.values()) < 50 for part in parts), "every node carries something for others"
     assert any({"publisher", "both", "subscriber"} <= part.keys() for part in parts), "some are everything at once"
     world = scenario.build_world(loaded, 0)
     world.run(loaded.config.duration_us)

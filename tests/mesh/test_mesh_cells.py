@@ -47,7 +47,8 @@ def published(body: bytes, **values: float) -> Publication:
 
 
 class CellNetwork(MeshNetwork):
-    """A village of a topic that is cut into cells. Who begins with r can read, and subscribes when it is told to."""
+    """A network for a topic that is divided into cells. A name with r is a reader that subscribes when a test tells
+    it to."""
 
     def __init__(self, edges: str, schema: Schema, config: MeshConfig = SMALL_CONFIG) -> None:
         self.schema, self.profile = schema, config.profile

@@ -208,7 +208,7 @@ def test_after_the_grant_ended_an_already_sealed_notification_is_not_sent() -> N
         lambda: 0,
         launch,
         SendSlots(StickyChoices(ring("publisher").membership.link), 0, epoch_us=EPOCH_US),
-        lambda record, letter: None,
+        lambda record, pending: None,
         rng,
         rng.randbytes,
         epoch_us=EPOCH_US,

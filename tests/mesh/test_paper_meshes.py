@@ -153,30 +153,30 @@ def test_p1_the_mesh_stays_connected_when_a_second_publisher_comes_late_and_when
     assert network.members() == ["f1", "p1", "s1"]
 
 
-# --- liars --------------------------------------------------------------------------------------------------
+# --- Byzantine neighbours -----------------------------------------------------------------------------------
 
 
 def test_a_forged_lower_chain_value_attracts_no_node() -> None:
     """It cannot go back on the chain: the lowest value that it can claim is the one it received."""
-    node = SingleNode("subscriber", "honest liar")
+    node = SingleNode("subscriber", "honest forger")
     node.node.subscribe(LABEL, node.now)
     first = advert()
     node.hear("honest", further(first, 2))
-    node.hear("liar", further(first, 2))
+    node.hear("forger", further(first, 2))
     assert node.inward() == ["honest"]
-    node.hear("liar", further(first, 5))
+    node.hear("forger", further(first, 5))
     assert node.inward() == ["honest"]
 
 
 def test_in_the_paper_profile_a_byzantine_node_can_fill_the_table_but_the_existing_way_stays() -> None:
     """The value is not signed (P1): any node that saw an advertisement may start chains. Only the bound limits them."""
-    node = SingleNode("subscriber", "honest liar", MeshConfig(neighbours_max=20, address_bytes_max=8, origins_max=4))
+    node = SingleNode("subscriber", "honest forger", MeshConfig(neighbours_max=20, address_bytes_max=8, origins_max=4))
     node.node.subscribe(LABEL, node.now)
     node.hear("honest", advert())
     for seed in range(10, 40):
-        node.hear("liar", advert(seed))
+        node.hear("forger", advert(seed))
     assert len(node.node.overlay.routes.origins(TOKEN)) == 4
-    assert node.inward() == ["honest", "liar"]
+    assert node.inward() == ["honest", "forger"]
     assert node.node.refused["StaleError"] == 27
 
 

@@ -67,20 +67,20 @@ def test_numbers_go_up_from_one_in_each_stream_and_a_draft_takes_none() -> None:
 def test_a_record_leaves_once_and_only_after_it_is_stored() -> None:
     records = Outbox(Random(1).randbytes, {}, 10, NEIGHBOUR_RECORD)
     [number] = keep(records, b"x")
-    assert [letter.content.publication for letter in records.stored(number)] == [publication(b"x")]
+    assert [pending.content.publication for pending in records.stored(number)] == [publication(b"x")]
     assert records.stored(number) == ()
     assert records.stored(99) == ()
 
 
 def test_a_record_is_settled_when_all_its_publications_are() -> None:
     records = Outbox(Random(1).randbytes, {}, 10, NEIGHBOUR_RECORD)
-    letters = [records.draft(topic, None, publication(b"x")) for topic in ("a", "b")]
-    number = records.keep(letters)
+    drafts = [records.draft(topic, None, publication(b"x")) for topic in ("a", "b")]
+    number = records.keep(drafts)
     records.stored(number)
-    records.settle(number, letters[0])
+    records.settle(number, drafts[0])
     assert Settled(number) not in drained(records)
-    records.settle(number, letters[1])
-    records.settle(number, letters[1])
+    records.settle(number, drafts[1])
+    records.settle(number, drafts[1])
     assert drained(records) == [Settled(number)]
     assert len(records) == 0
 
@@ -113,7 +113,7 @@ def test_over_any_restarts_no_number_is_used_twice_and_no_stored_record_is_forgo
             elif act == "stored" and asked:
                 record = asked.pop(0)
                 disk[record.record] = record.data
-                safe |= {letter.content.publication.body: None for letter in records.stored(record.record)}
+                safe |= {pending.content.publication.body: None for pending in records.stored(record.record)}
             elif act == "settle" and (kept := list(records.unsettled())):
                 del safe[kept[0][1].content.publication.body]
                 records.settle(*kept[0])
@@ -122,29 +122,29 @@ def test_over_any_restarts_no_number_is_used_twice_and_no_stored_record_is_forgo
                     asked.append(event)
                 elif isinstance(event, Settled):
                     disk.pop(event.record)
-        letters = [letter for _, letter in records.unsettled()] + [*read_letters(asked)]
-        for content in (letter.content for letter in letters):
+        drafts = [pending for _, pending in records.unsettled()] + [*read_publications(asked)]
+        for content in (pending.content for pending in drafts):
             body = content.publication.body
             assert places.setdefault((content.stream, content.number), body) == body
-        assert [letter.content.publication.body for _, letter in records.unsettled()] == list(safe)
+        assert [pending.content.publication.body for _, pending in records.unsettled()] == list(safe)
 
 
-def read_letters(asked: Sequence[Record]) -> list[PendingPublication]:
-    return [letter for record in asked for letter in decode_record(record.data)]
+def read_publications(asked: Sequence[Record]) -> list[PendingPublication]:
+    return [pending for record in asked for pending in decode_record(record.data)]
 
 
 def test_retained_publications_are_settled_after_their_time_or_earlier_if_the_records_are_full() -> None:
     records = Outbox(Random(1).randbytes, {}, 2, NEIGHBOUR_RECORD)
-    lingering = RetainedPublications(10, records)
+    retained = RetainedPublications(10, records)
     first, second = keep(records, b"1", b"2")
     for number, out in ((first, False), (second, True)):
-        [letter] = records.stored(number)
-        lingering.add(number, letter, 0, is_sent=out)
+        [pending] = records.stored(number)
+        retained.add(number, pending, 0, is_sent=out)
     drained(records)
-    lingering.make_room()
+    retained.make_room()
     assert drained(records) == [Settled(second)]
-    lingering.make_room()
-    assert [stay.record for stay in lingering.pop_due(10)] == [first]
+    retained.make_room()
+    assert [stay.record for stay in retained.pop_due(10)] == [first]
     assert drained(records) == []
 
 
@@ -204,8 +204,8 @@ def test_a_publication_on_two_topics_is_accepted_for_both_or_for_none(make: Call
     assert bench.node.sizes()["pending"] == 0
     bench.node.publish(publication(b"y"), bench.now)
     bench.frames()
-    [letter] = decode_record(bench.records[2])
-    assert letter.content.number == 1
+    [pending] = decode_record(bench.records[2])
+    assert pending.content.number == 1
 
 
 def test_a_paper_publication_is_settled_after_its_retention() -> None:

@@ -238,7 +238,7 @@ def test_an_unanswered_call_is_sent_to_later_neighbours() -> None:
 # --- what is believed ---------------------------------------------------------------------------------------
 
 
-def liars() -> dict[str, Advert]:
+def forged_adverts() -> dict[str, Advert]:
     right, other = root_advert(50), root_advert(51)
     assert right.root is not None
     assert right.anchor is not None
@@ -266,10 +266,10 @@ def liars() -> dict[str, Advert]:
     }
 
 
-@pytest.mark.parametrize("lie", liars())
-def test_a_forged_root_advertisement_is_refused(lie: str) -> None:
+@pytest.mark.parametrize("forgery", forged_adverts())
+def test_a_forged_root_advertisement_is_refused(forgery: str) -> None:
     bench = SingleHardenedNode()
-    bench.hear("a", liars()[lie])
+    bench.hear("a", forged_adverts()[forgery])
     assert only(bench.run(3), Advert) == []
     assert bench.node.sizes()["routes"] == 0
     assert bench.node.sizes()["calls"] == 0

@@ -38,13 +38,13 @@ LINEAGE = bytes(16)
 WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 
 
-def departures(epochs: int, member: int = 1) -> SendSlots:
+def make_slots(epochs: int, member: int = 1) -> SendSlots:
     return SendSlots(StickyChoices(Secret(member.to_bytes(32, "big"))), epochs, epoch_us=EPOCH_US)
 
 
 @given(st.integers(1, DEPARTURE_EPOCHS_MAX), st.integers(0, 10**9), st.integers(0, 100))
 def test_there_is_one_send_slot_in_each_stretch_and_none_is_missed(epochs: int, now: int, member: int) -> None:
-    some, stretch_us = departures(epochs, member), epochs * EPOCH_US
+    some, stretch_us = make_slots(epochs, member), epochs * EPOCH_US
     after = some.next_us(LINEAGE, now)
     assert now <= after < (now // stretch_us + 2) * stretch_us
     assert some.next_us(LINEAGE, after) == after == some.last_before_us(LINEAGE, after)
@@ -55,7 +55,7 @@ def test_there_is_one_send_slot_in_each_stretch_and_none_is_missed(epochs: int, 
 
 def test_slots_are_a_members_own_and_the_same_after_a_restart() -> None:
     def moments(member: int, lineage: bytes) -> list[int]:
-        return [departures(4, member).next_us(lineage, stretch * 4 * EPOCH_US) for stretch in range(20)]
+        return [make_slots(4, member).next_us(lineage, stretch * 4 * EPOCH_US) for stretch in range(20)]
 
     assert moments(1, LINEAGE) == moments(1, LINEAGE)
     assert moments(1, LINEAGE) != moments(2, LINEAGE)
@@ -66,14 +66,14 @@ def test_slots_are_a_members_own_and_the_same_after_a_restart() -> None:
 
 
 def test_a_repetition_in_the_same_epoch_need_not_wait_and_a_later_one_does() -> None:
-    some = departures(4)
+    some = make_slots(4)
     left_us = some.next_us(LINEAGE, 0) // EPOCH_US * EPOCH_US
     assert some.retry_us(LINEAGE, left_us + 5, left_us) == left_us + 5
     assert some.retry_us(LINEAGE, left_us + EPOCH_US, left_us) == some.next_us(LINEAGE, left_us + EPOCH_US)
 
 
 def test_without_send_slots_everything_leaves_at_once() -> None:
-    some = departures(0)
+    some = make_slots(0)
     assert (some.is_unrestricted, some.epochs_ahead, some.next_us(LINEAGE, 77)) == (True, 1, 77)
     assert some.retry_us(LINEAGE, 3 * EPOCH_US, 0) == 3 * EPOCH_US
 
@@ -110,7 +110,7 @@ def test_notifications_leave_in_one_epoch_of_each_stretch_and_calls_for_all_late
     left, called = departed(3, 9)
     stretches = {(FIRST + later) // 3 for later in left}
     assert len(set(left)) == len(stretches) >= 3
-    # Every epoch has a call, once: for those that are over before the first departure there need be none.
+    # Every epoch has a call, once: for those that are over before the first slot there need be none.
     assert len(set(called)) == len(called)
     assert set(range(min(left) + 1, 9)) - set(called) <= {min(left) + 1}
 

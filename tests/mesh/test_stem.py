@@ -318,7 +318,7 @@ def forged() -> dict[str, Message]:
         "another text": msgspec.structs.replace(right, sealed=bytes(len(right.sealed))),
         "another token": msgspec.structs.replace(right, token=token(1)),
         "an epoch to come": certified_notify(b"x", later=2),
-        "a call that nobody signed": Call(call().token, call().certificate, bytes(64)),
+        "a call without a signature": Call(call().token, call().certificate, bytes(64)),
         "a call of a time to come": call(2),
         "no cargo": Subscribe(token()),
         "a heartbeat": Heartbeat(1, ()),

@@ -158,7 +158,7 @@ class LinkMachine:
         return len(self._links)
 
     def status(self, now: int) -> dict[str, int | float]:
-        """Sums over all links. No number concerns a single peer, so anybody may see them."""
+        """Sums over all links. No number concerns a single peer, so any user may see them."""
         return {"handshakes under way": len(self._admission), **summarize_links(self._links.values(), self.counts, now)}
 
     # --- slots

@@ -364,7 +364,7 @@ class MeshConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shellgame: ShellGameConfig = ShellGameConfig()
     hardening: HardeningConfig = HardeningConfig()
     defences: Defences = Defences()
-    """The hardened profile turns all defences on if none is set."""
+    """The hardened profile turns all defences on unless some are set."""
 
     def __post_init__(self) -> None:
         if self.profile == "hardened" and self.defences == Defences():

@@ -11,9 +11,9 @@ record on the disk nor the link reveals a publisher.
 3. Waiting. While the first relay is away, publications wait, and the owner is told.
 4. Replacement. A replacement costs `refill_epochs` of uptime, of which at most `spares` times as much is saved. It
    needs the relay to be away for `away_epochs` of uptime without a break.
-5. Mass failure. If more than half of all neighbours are silent at once, and the relay is among them, another of the own
-   links stands in for the relay until the relay is heard again. A stand-in costs as much as a replacement, and is kept
-   for later mass failures. If the relay stays away for `away_epochs`, the stand-in becomes the relay.
+5. Mass failure. If more than half of all neighbours are silent at once, and the relay is among them, another own link
+   stands in for the relay until the relay is heard again. A stand-in costs as much as a replacement, and is kept for
+   later mass failures. If the relay stays away for `away_epochs`, the stand-in becomes the relay.
 
 Claim: in an uptime of T epochs a node has at most 1 + spares + T / refill_epochs first relays, whatever an adversary
 does to relays, to links and to neighbours. If at each choice at most a share p of the links that the node opened lead

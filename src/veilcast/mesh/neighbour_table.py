@@ -3,8 +3,8 @@
 Neighbours are given at the start, and a `neighbourhood` may add and remove some. A neighbour is present from its first
 heartbeat on. It has failed when it was silent for `silent_periods` periods, or when the driver reports it lost. When it
 is heard again, it is back. Heartbeats are numbered consecutively. A number that does not follow the last means that
-heartbeats were missed, with the messages in them, or that the neighbour has restarted with a number of its own. In
-either case all state is requested again.
+heartbeats were missed, with the messages in them, or that the neighbour has restarted with a number of its own. The
+node then requests all state again.
 
 Acquaintances are nodes that a policy has introduced; they are not neighbours. Heartbeats are exchanged with them, so
 their failure is noticed in the same way, but advertisements are not. A failed acquaintance is forgotten.

@@ -173,7 +173,7 @@ class RouteTable:
 
     def reassign(self, origin: AdvertisedOrigin) -> None:
         """The neighbour that brought the origin offers it no more: charge it to the neighbour on the current way, or
-        remove it if there is none."""
+        remove it if no way is left."""
         if origin.via is None or origin.charged_to is None:
             self.remove(origin)
             return

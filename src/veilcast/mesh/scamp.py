@@ -17,7 +17,7 @@ Arcs are leased. A node joins again when its lease ends, so views forget old arc
 joins through a member of its view, or through one of its initial contacts, so that partitioned halves come together
 again. A node that leaves assigns the nodes it keeps to the nodes that keep it, all but `copies` + 1 of them, and the
 law holds for n - 1 nodes. A node that no other node keeps, or that hears no other node, joins again. A node that hears
-so few neighbours that they may be a whole island joins through another node.
+very few neighbours may be on an island, and joins through another node.
 
 Not in the paper: a passive view, which holds addresses seen in passing. A failed member of the view is replaced from
 it, and a node without neighbours joins through it or through the contacts. Also not in the paper: probes. At intervals

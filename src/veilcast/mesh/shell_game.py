@@ -11,11 +11,10 @@ So no node plays until its ways are stable. If a way changes afterwards, if the 
 ends in doubt, the node asks the origin for a fresh chain. The mesh forms again along that chain, positions on the old
 chain end with it, and the game begins again.
 
-After a game. A former neighbour in the mesh gets notifications for one lease more, so that none is lost
-while some nodes have moved and others have not; duplicates are dropped as always. New neighbours in the mesh become
-acquaintances, if they are not neighbours, and get heartbeats. Every node reminds its parents at intervals that it is
-there, by a plain `Subscribe`, and forgets children that do not. So two nodes that disagree after a lost message come to
-agree again.
+After a game. A former neighbour in the mesh gets notifications for one lease more, so that all arrive while only some
+nodes have moved; duplicates are dropped as always. New neighbours in the mesh become acquaintances, if they are not
+neighbours, and get heartbeats. Every node reminds its parents at intervals that it is there, by a plain `Subscribe`,
+and forgets children that do not. So two nodes that disagree after a lost message come to agree again.
 """
 
 from __future__ import annotations
