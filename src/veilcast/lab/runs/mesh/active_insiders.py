@@ -39,7 +39,7 @@ from veilcast.mesh.config import FirstRelayConfig, MeshConfig, ShellGameConfig
 from veilcast.sim.checkers import Checker
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
-from veilcast.sim.insiders.address_grinding import FORMING_S, SECOND_US, TURN_S, GrindingRun
+from veilcast.sim.insiders.address_grinder import FORMING_S, SECOND_US, TURN_S, GrindingRun
 from veilcast.sim.insiders.insider import ActiveInsider
 from veilcast.sim.insiders.population import InfiltratedPopulation, InsiderScript
 from veilcast.sim.insiders.siege import Besieger, SiegeKnowledge
