@@ -57,7 +57,7 @@ def test_every_slot_has_one_cell_of_one_size_while_notes_joins_and_new_keys_come
         host.machine = wires[-1]
     world.run(duration_us)
     assert {reader: notes[reader] for reader in readers} == dict.fromkeys(readers, published)
-    sessions = [link.line.generations.session for wire in wires for link in wire.inner._links.values()]
+    sessions = [link.channel.generations.session for wire in wires for link in wire.inner._links.values()]
     assert sum(session.generation > 0 for session in sessions) > len(sessions) / 2
     sizes: Counter[int] = Counter()
     gaps: Counter[int] = Counter()
