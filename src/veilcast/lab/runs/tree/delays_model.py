@@ -44,7 +44,7 @@ class _TimedTrees:
     def __init__(self, params: TreeDelays, net: CircuitNetwork, seed: int) -> None:
         self._net, self._nodes, self._depth, self._work = net, params.nodes, params.depth, TREE_WORK[params.tree]
         self._guards = params.chain if params.tree == "hardened" else 0
-        self._seed, self._rng = seed, np.random.default_rng(stream(seed, "timed"))
+        self._seed, self._rng = seed, np.random.default_rng(stream(seed, "grove"))
 
     def subscribing(self, count: int) -> dict[str, float]:
         readers = np.arange(count)
