@@ -26,7 +26,8 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.mesh.population import TOPIC, address_prefix
 from veilcast.topics import Label
 from veilcast.wire import decode, encode, pad
-from veilcast.wire.mesh import Heartbeat, Message, Notify, Stem, StemReceipt
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Heartbeat, Notify, Stem, StemReceipt
 
 Item: TypeAlias = tuple[str, tuple[Message, ...]]
 """From whom, and what: in one heartbeat, or in a frame of its own."""

@@ -23,7 +23,8 @@ from veilcast.sim.keyrings import make_hardened_keyring
 from veilcast.sim.mesh.population import TOPIC, make_own_keyring
 from veilcast.topics import Label
 from veilcast.wire import encode
-from veilcast.wire.mesh import Admit, Advert, Answer, Knock, Message, Notify, Show, Stem, StemReceipt, Subscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Admit, Advert, Answer, Knock, Notify, Show, Stem, StemReceipt, Subscribe
 
 # --- certified membership
 

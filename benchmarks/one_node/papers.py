@@ -16,6 +16,7 @@ from veilcast.mesh.advertisements import make_advert, replace_chain_value
 from veilcast.mesh.config import CoverConfig, MeshConfig, ShellGameConfig
 from veilcast.sim.mesh.population import TOPIC, role_keyrings
 from veilcast.topics import Label
+from veilcast.wire.base import Message
 from veilcast.wire.mesh import (
     Advert,
     Decline,
@@ -24,7 +25,6 @@ from veilcast.wire.mesh import (
     Invite,
     Join,
     Keep,
-    Message,
     Notify,
     Replace,
     Subscribe,

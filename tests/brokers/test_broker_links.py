@@ -30,6 +30,7 @@ from veilcast.sim.rng import SeededEntropy, derive_bytes
 from veilcast.topics import TOPIC as TOPIC_LABEL
 from veilcast.topics import Label
 from veilcast.wire import encode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     AgreementWord,
     BringClaim,
@@ -47,7 +48,6 @@ from veilcast.wire.brokers import (
 )
 from veilcast.wire.brokers import FloodKind as WhichFlood
 from veilcast.wire.geometry import ITEM_MAX
-from veilcast.wire.mesh import Message
 
 
 class Bench:

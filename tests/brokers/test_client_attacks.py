@@ -38,6 +38,7 @@ from veilcast.machine import Address, Publication
 from veilcast.sim.rng import SeededEntropy
 from veilcast.topics import Label
 from veilcast.wire import decode, encode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     BringClaim,
     Claim,
@@ -53,7 +54,6 @@ from veilcast.wire.brokers import (
     WantKey,
     WithdrawClaim,
 )
-from veilcast.wire.mesh import Message
 
 both = pytest.mark.parametrize("profile", ["hardened", "paper"])
 ENTROPY = SeededEntropy(b"liars")

@@ -21,8 +21,8 @@ from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.errors import MalformedError
 from veilcast.machine import Address, Publication, Settled
 from veilcast.topics import All, Label, Range
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, FloodKind, ForwardContent, NextShare, RequestBlocks, ShareReceived
-from veilcast.wire.mesh import Message
 
 
 class ThreeNodeNetwork:

@@ -40,6 +40,7 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, ForgedError, LocalError, RemoteError
 from veilcast.machine import Address
 from veilcast.wire import encode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     AgreementWord,
     DisputeDealing,
@@ -50,7 +51,6 @@ from veilcast.wire.brokers import (
     ShareReceived,
     WantKey,
 )
-from veilcast.wire.mesh import Message
 
 LYING = SigningKey(Secret(b"l" * 32))
 OTHERS = b"o" * 16

@@ -28,8 +28,8 @@ from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.verifiable_sharing import VerifiableShare
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, FloodKind, LastShare, NextShare, ShareReceived
-from veilcast.wire.mesh import Message
 
 
 def at(hop: int, index: int) -> ReplicaId:

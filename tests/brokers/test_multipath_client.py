@@ -20,8 +20,8 @@ from veilcast.machine import Address, Connect, Event, Overdue, Publication, Sett
 from veilcast.sim.brokers.adversaries import DroppingBroker, ReplicaView
 from veilcast.topics import Label
 from veilcast.wire import decode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import BringClaim, ForwardContent, LastShare, SessionItem
-from veilcast.wire.mesh import Message
 
 CLIENT = BrokerClientConfig(refresh_messages=8, records_max=32, connect_us=200_000, wait_us=20_000_000, ahead_us=0)
 FIRST, SECOND = (("B1", "B2"),), (("C1", "C2"),)

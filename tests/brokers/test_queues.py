@@ -11,8 +11,8 @@ from veilcast.brokers.queues import PeerQueues
 from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire import encode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import ConfirmContent, CopyRouting, Hello, ItemAck, SessionItem
-from veilcast.wire.mesh import Message
 
 A, B = Address("a"), Address("b")
 

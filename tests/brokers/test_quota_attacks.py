@@ -35,8 +35,8 @@ from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, FirstShare, FloodKind, NextShare, WantKey
-from veilcast.wire.mesh import Message
 
 BYZANTINE_PUBLISHER = SigningKey(Secret(b"l" * 32))
 BYZANTINE_ADVERT = b"o" * 16

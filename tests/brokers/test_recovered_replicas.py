@@ -13,8 +13,8 @@ from veilcast.brokers.keys.agreement import AttendanceRoll, DealingRef
 from veilcast.brokers.keys.redistribution import DealtShare
 from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.routing.view import Outgoing, Peer
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, LastShare, NextShare, ShareReceived
-from veilcast.wire.mesh import Message
 
 
 def after_a_while(script: Script) -> tuple[Script, list[bool]]:

@@ -27,8 +27,8 @@ from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
 from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.errors import LocalError
 from veilcast.machine import Address
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import NextShare
-from veilcast.wire.mesh import Message
 
 ONE, OTHER, REPLICA = b"p" * 32, b"q" * 32, b"r" * 32
 

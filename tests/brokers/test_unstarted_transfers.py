@@ -18,8 +18,8 @@ from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.verifiable_sharing import Commitments, VerifiableShare
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, FloodKind, NextShare
-from veilcast.wire.mesh import Message
 
 DENY: Script = change_table(lambda table, to: without(table, 3))
 """Denies the share of an honest holder, so that the hop takes as long as possible."""

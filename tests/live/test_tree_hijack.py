@@ -22,8 +22,8 @@ from veilcast.tree.descriptor import AHEAD_US
 from veilcast.tree.listing import Listing, ListingDownload
 from veilcast.tree.membership_proof import MembershipProver
 from veilcast.wire import decode, encode
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import LISTED_MAX
-from veilcast.wire.mesh import Message
 from veilcast.wire.tree import FetchListing, ListingHead, ListingPage, RefusalCode, RequestRefused
 
 PLAN = NetworkPlan(nodes=6, mode="tree", publishers=1, subscribers=2, tor=False)

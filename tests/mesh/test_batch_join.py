@@ -20,7 +20,8 @@ from support.mesh_network import LABEL
 from veilcast.machine import Address, Waiting
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh.population import TOPIC
-from veilcast.wire.mesh import Advert, Greet, Message, Notify, Subscribe, Unadvert, Unsubscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Advert, Greet, Notify, Subscribe, Unadvert, Unsubscribe
 
 EDGE_US = START_US + EPOCH_US
 

@@ -7,7 +7,8 @@ import pytest
 from support.mesh_network import LABEL, SMALL_CONFIG, TOKEN, MeshNetwork, SingleNode, advert
 from veilcast.machine import Address
 from veilcast.mesh.config import CoverConfig, MeshConfig
-from veilcast.wire.mesh import Decline, Invite, Message, Subscribe, Unsubscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Decline, Invite, Subscribe, Unsubscribe
 
 
 def covering(rule: str = "one", mu: float = 1.0, delay_us: int = 0, *, fresh: bool = False) -> MeshConfig:

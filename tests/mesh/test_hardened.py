@@ -42,7 +42,8 @@ from veilcast.sim.rng import SeededEntropy, derive_bytes
 from veilcast.sim.world import World
 from veilcast.topics import Label, Schema
 from veilcast.wire import decode, encode, pad
-from veilcast.wire.mesh import Heartbeat, Message, Notify, Stem, StemReceipt, Subscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Heartbeat, Notify, Stem, StemReceipt, Subscribe
 
 WORLD = "p-a a-b b-c c-d d-s s-e e-p a-d b-e"
 

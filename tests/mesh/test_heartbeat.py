@@ -15,6 +15,7 @@ from veilcast.machine import Address
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.heartbeat import Heartbeats, read_heartbeat
 from veilcast.wire import decode, encode, pad
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import ADVERT_MAX
 from veilcast.wire.mesh import (
     Advert,
@@ -23,7 +24,6 @@ from veilcast.wire.mesh import (
     Greet,
     Heartbeat,
     Keep,
-    Message,
     Subscribe,
     SwapAsk,
     Unadvert,

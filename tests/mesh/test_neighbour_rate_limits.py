@@ -23,7 +23,8 @@ from veilcast.sim.links import LinkDelays, Weather
 from veilcast.sim.world import World
 from veilcast.topics import Label
 from veilcast.wire import encode, pad
-from veilcast.wire.mesh import Greet, Message, Subscribe, SwapAsk, SwapLock, Unadvert, Unsubscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Greet, Subscribe, SwapAsk, SwapLock, Unadvert, Unsubscribe
 
 ON = msgspec.structs.replace(SMALL_CONFIG, defences=Defences(buckets=True))
 

@@ -36,8 +36,9 @@ from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.sim.engine import START_US
 from veilcast.sim.mesh.population import TOPIC
 from veilcast.wire import decode, encode
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import BODY_MAX
-from veilcast.wire.mesh import Call, Message, Notify, Stem, StemReceipt, Subscribe, Unsubscribe
+from veilcast.wire.mesh import Call, Notify, Stem, StemReceipt, Subscribe, Unsubscribe
 
 
 def publisher(**changed: object) -> SingleHardenedNode:

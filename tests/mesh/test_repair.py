@@ -12,7 +12,8 @@ from veilcast.machine import Address
 from veilcast.mesh.overlay import MeshOverlay
 from veilcast.mesh.replay import SeenIds
 from veilcast.sim import scenario
-from veilcast.wire.mesh import Advert, Greet, Message, Subscribe, Unadvert
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Advert, Greet, Subscribe, Unadvert
 
 DIAMOND = "p-a p-b a-c b-c c-s"
 LONG_WAY = "p-a a-s p-x1 x1-x2 x2-x3 x3-x4 x4-s"

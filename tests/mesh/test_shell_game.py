@@ -21,7 +21,8 @@ from veilcast.sim import scenario
 from veilcast.sim.faults import Storm
 from veilcast.sim.links import Weather
 from veilcast.sim.mesh.population import MeshPopulation
-from veilcast.wire.mesh import Message, Subscribe, SwapAsk, SwapCommit, SwapLock, SwapVote, Unadvert
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Subscribe, SwapAsk, SwapCommit, SwapLock, SwapVote, Unadvert
 
 BASE = scenario.load_scenario("mesh-shellgame").config
 GAME = bytes(16)

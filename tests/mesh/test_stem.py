@@ -31,7 +31,8 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.links import Weather
 from veilcast.sim.mesh.population import TOPIC
 from veilcast.wire import encode
-from veilcast.wire.mesh import Call, Greet, Heartbeat, Message, Notify, Stem, StemReceipt, Subscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Call, Greet, Heartbeat, Notify, Stem, StemReceipt, Subscribe
 
 Said = list[tuple[int, str, Message]]
 

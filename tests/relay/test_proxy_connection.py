@@ -15,7 +15,7 @@ from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.paper import PaperClientProfile
 from veilcast.relay.proxy_connection import ProxyConnection
 from veilcast.sim.keyrings import make_keyring, make_topic_records
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import EnrolClient, ReplyCode, RequestReply, Resume
 
 SECOND_US = 1_000_000

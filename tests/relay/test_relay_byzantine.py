@@ -20,8 +20,8 @@ from veilcast.relay.hardened import _SUBMIT
 from veilcast.relay.roster import ClientRoster
 from veilcast.topics import Label
 from veilcast.wire import encode
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import MOMENT_MAX, NOTE_ID
-from veilcast.wire.mesh import Message
 from veilcast.wire.relay import EnrolClient, Lease, Receipt, RelayDelivery, ReplyCode, RequestReply, Submit
 
 Profile: TypeAlias = Literal["paper", "hardened"]

@@ -15,8 +15,8 @@ from veilcast.relay.enrolment import ServerKeys, begin_enrolment
 from veilcast.relay.hardened import HardenedServerProfile
 from veilcast.relay.proxy import RelayProxy
 from veilcast.wire import decode, encode
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import LEASE_NAME
-from veilcast.wire.mesh import Message
 from veilcast.wire.relay import (
     Blind,
     Blinded,

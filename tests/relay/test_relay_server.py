@@ -20,7 +20,7 @@ from veilcast.relay.mailboxes import SUBSCRIBER_BYTES
 from veilcast.relay.server import RelayServer
 from veilcast.relay.subject_tags import bind_subject_key
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import Blind, Lease, Receipt, RelayDelivery, Release, ReplyCode, RequestReply, Resume, Submit
 
 PROXY, OTHER = Address("proxy"), Address("other")

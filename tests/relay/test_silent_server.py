@@ -13,8 +13,8 @@ from veilcast.node.relay import hindrances
 from veilcast.sim.relay.population import SERVER
 from veilcast.topics import Label
 from veilcast.wire import encode
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import TICKET
-from veilcast.wire.mesh import Message
 from veilcast.wire.relay import RelayDelivery, ReplyCode, RequestReply, Submit
 
 

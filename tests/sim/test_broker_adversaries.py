@@ -26,6 +26,7 @@ from veilcast.sim.brokers.adversaries import BEHAVIOURS, ReplicaView, make_byzan
 from veilcast.sim.brokers.rewritten_streams import RewritingBroker
 from veilcast.sim.rng import SeededEntropy, derive_bytes
 from veilcast.sim.wrappers import MachineWrapper
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     AgreementWord,
     ConfirmContent,
@@ -39,7 +40,6 @@ from veilcast.wire.brokers import (
     VersionAdopted,
     WantKey,
 )
-from veilcast.wire.mesh import Message
 
 ENTROPY = SeededEntropy(derive_bytes(1, "adversaries"))
 OLD, HERE, NEXT = (Scheme(bytes((node,)) * 16, 0, 3) for node in (1, 2, 3))

@@ -28,7 +28,8 @@ from veilcast.mesh.swap import Swaps
 from veilcast.sim.mesh import soak
 from veilcast.sim.mesh.population import TOPIC
 from veilcast.topics import Label
-from veilcast.wire.mesh import Advert, Greet, Message, Notify
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Advert, Greet, Notify
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -28,8 +28,8 @@ from veilcast.sim.links import LinkDelays
 from veilcast.sim.rng import SeededEntropy, derive_bytes
 from veilcast.sim.world import World
 from veilcast.wire import encode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, FirstShare, FloodKind, LastShare, NextShare, SessionItem
-from veilcast.wire.mesh import Message
 
 WORLD = World(seed=1, links=LinkDelays())
 ADVERT = bytes(16)

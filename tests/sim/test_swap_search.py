@@ -13,7 +13,8 @@ from veilcast.machine import Address
 from veilcast.mesh import swap
 from veilcast.mesh.swap import SwapGame, SwapRule, Swaps, SwapState
 from veilcast.sim.swap_model.search import TREE, SearchPlan, _State, _SwapSearch, explore_swaps
-from veilcast.wire.mesh import Message, SwapAsk, SwapCommit, SwapLock
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import SwapAsk, SwapCommit, SwapLock
 
 ALL_FAULTS: dict[str, Any] = {"losses": 2, "copies": 1, "crashes": 1}
 

@@ -18,6 +18,7 @@ from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.derive import digest
 from veilcast.crypto.verifiable_sharing import Commitments, VerifiableShare
 from veilcast.errors import MalformedError
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     AgreementWord,
     ConfirmContent,
@@ -28,7 +29,6 @@ from veilcast.wire.brokers import (
     NextShare,
     ShareReceived,
 )
-from veilcast.wire.mesh import Message
 
 replace = msgspec.structs.replace
 

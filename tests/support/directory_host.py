@@ -14,8 +14,8 @@ from veilcast.tree.directory import Directory
 from veilcast.tree.listing import Listing, ListingDownload
 from veilcast.tree.membership_proof import MembershipProver
 from veilcast.wire import decode, encode
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import LISTED_MAX
-from veilcast.wire.mesh import Message
 from veilcast.wire.tree import FetchListing, ListingHead, ListingPage
 
 STATE, KEYRING, NODES = make_members(6)

@@ -33,6 +33,7 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.keyrings import make_keyring
 from veilcast.sim.rng import SeededEntropy, derive_bytes, derive_rng
 from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     BringClaim,
     Claim,
@@ -45,7 +46,6 @@ from veilcast.wire.brokers import (
     WantKey,
     WithdrawClaim,
 )
-from veilcast.wire.mesh import Message
 
 SECOND = 1_000_000
 TOPIC = "news/eu"

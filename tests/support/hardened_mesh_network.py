@@ -24,7 +24,8 @@ from veilcast.sim.links import LinkDelays
 from veilcast.sim.mesh.population import TOPIC
 from veilcast.sim.world import World
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Advert, Call, Message, Notify, StemReceipt
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Advert, Call, Notify, StemReceipt
 
 EPOCH_US = 120_000_000
 PERIOD_US = 1_000_000

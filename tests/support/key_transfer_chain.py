@@ -53,6 +53,7 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.crypto.verifiable_sharing import Commitments, VerifiableShare
 from veilcast.errors import MalformedError, RemoteError, StaleError
 from veilcast.machine import Address
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     ConfirmContent,
     FirstShare,
@@ -63,7 +64,6 @@ from veilcast.wire.brokers import (
     Routing,
     WantKey,
 )
-from veilcast.wire.mesh import Message
 
 U = 1_000_000
 ADVERT = b"a" * 16

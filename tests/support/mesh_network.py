@@ -21,7 +21,8 @@ from veilcast.sim.world import World
 from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label
 from veilcast.wire import decode, encode, pad
-from veilcast.wire.mesh import Advert, Heartbeat, Message
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Advert, Heartbeat
 
 SMALL_CONFIG = MeshConfig(neighbours_max=20, address_bytes_max=8)
 TOKEN = topic_token()

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from veilcast.crypto.certificate import COVER_MAX, NO_LINEAGE, Certificate, CertificateChain, CertificateKind
 from veilcast.crypto.hash_chain import LENGTH_MAX, Anchor
 from veilcast.wire import encode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import Claim, Routing
 from veilcast.wire.codec import TYPE_BYTES
-from veilcast.wire.mesh import Candidacy, Message
+from veilcast.wire.mesh import Candidacy
 from veilcast.wire.tree import ListedNode
 
 SIZES = 40

@@ -21,7 +21,7 @@ from veilcast.mesh.scamp import ScampNeighbourhood
 from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import is_connected
 from veilcast.sim.mesh.population import address_prefix, make_own_keyring
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 
 PERIOD_US = 1_000_000
 

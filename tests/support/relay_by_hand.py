@@ -21,7 +21,7 @@ from veilcast.sim.engine import START_US
 from veilcast.sim.keyrings import make_keyring, make_topic_records
 from veilcast.topics import Label
 from veilcast.wire import decode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 
 EPOCH_US = 60_000_000
 TOPIC, OTHER = "news/eu", "news/us"

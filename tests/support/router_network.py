@@ -23,8 +23,8 @@ from veilcast.errors import RemoteError
 from veilcast.machine import Address, Publication
 from veilcast.sim.rng import derive_bytes
 from veilcast.topics import Conjunction, Label
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import Claim, Routing, WithdrawClaim
-from veilcast.wire.mesh import Message
 
 PROFILES: list[Profile] = ["paper", "hardened"]
 UNTIL = claims.latest_expiry_us(EPOCH, EPOCH_US) - 1

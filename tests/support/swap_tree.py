@@ -10,7 +10,7 @@ from veilcast.errors import RemoteError
 from veilcast.machine import Address
 from veilcast.mesh.swap import SwapGame, SwapMessage
 from veilcast.sim.swap_model.node import LEASE_US, TOKEN, ModelNode, make_tree
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 
 Post: TypeAlias = tuple[Address, Address, SwapMessage]
 """Sender, receiver, message."""

@@ -34,7 +34,7 @@ from veilcast.tree.config import DirectoryConfig, TreeConfig
 from veilcast.tree.directory import Directory
 from veilcast.tree.node import TreeNode
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 
 SECOND = 1_000_000
 TOPIC = "tree"

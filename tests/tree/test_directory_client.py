@@ -14,7 +14,7 @@ from veilcast.node.tree import hindrances
 from veilcast.sim.rng import SeededEntropy
 from veilcast.tree.directory_client import DirectoryClient
 from veilcast.tree.listing import Listing, SignedListing, sign_listing
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.tree import EnrolNode, FetchListing, ListedNode, NodeEnrolled, RefusalCode, RequestRefused
 
 

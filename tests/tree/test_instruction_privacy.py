@@ -22,8 +22,8 @@ from veilcast.tree.instruction_bundles import BundleLayer, Instruction, Recipien
 from veilcast.tree.live_tree import LiveTree
 from veilcast.tree.membership_proof import MembershipProver, bundle_context
 from veilcast.wire import encode
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import INSTALL_BLOCK
-from veilcast.wire.mesh import Message
 from veilcast.wire.padding import pad, unpad
 from veilcast.wire.tree import Install
 

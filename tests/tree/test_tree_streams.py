@@ -11,7 +11,7 @@ from veilcast.errors import StaleError
 from veilcast.machine import Address, Connect, Disconnect, Event
 from veilcast.tree.config import TreeConfig
 from veilcast.tree.streams import Answer, RequestStreams
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.tree import FetchListing, RequestAck
 
 SECOND = 1_000_000

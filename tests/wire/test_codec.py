@@ -12,8 +12,9 @@ from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
 from veilcast.wire import codec, decode, encode
 from veilcast.wire import geometry as g
+from veilcast.wire.base import Message
 from veilcast.wire.codec import TYPE_BYTES
-from veilcast.wire.mesh import Heartbeat, Message, Notify, Replace, Subscribe, SwapAsk
+from veilcast.wire.mesh import Heartbeat, Notify, Replace, Subscribe, SwapAsk
 
 ANY = messages()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from veilcast.crypto.certificate import COVER_MAX, EPOCH_MAX, Certificate, CertificateChain, CertificateKind
 from veilcast.wire import encode
 from veilcast.wire import geometry as g
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     TYPE_BYTES,
     AgreementWord,
@@ -36,7 +37,6 @@ from veilcast.wire.brokers import (
     WantKey,
     WithdrawClaim,
 )
-from veilcast.wire.mesh import Message
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "wire-format.md"
 NUMBER, NAME, KEY, SIGNATURE = 2**32 - 1, bytes(16), bytes(32), bytes(64)

@@ -8,7 +8,7 @@ from pathlib import Path
 from veilcast.crypto.sealed_box import OVERHEAD
 from veilcast.wire import encode
 from veilcast.wire import geometry as g
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import (
     TYPE_BYTES,
     Blind,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from veilcast.wire import encode
 from veilcast.wire import geometry as g
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.tree import (
     TYPE_BYTES,
     EnrolNode,

@@ -38,6 +38,7 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     AgreementWord,
     BringClaim,
@@ -57,7 +58,6 @@ from veilcast.wire.brokers import (
     WantKey,
     WithdrawClaim,
 )
-from veilcast.wire.mesh import Message
 
 
 class Broker:

@@ -38,6 +38,7 @@ from veilcast.errors import LocalError, MalformedError, RemoteError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication
 from veilcast.topics import check_interest, check_publication, topic_of, topics_of
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     Claim,
     ConfirmContent,
@@ -48,7 +49,6 @@ from veilcast.wire.brokers import (
     WantKey,
     WithdrawClaim,
 )
-from veilcast.wire.mesh import Message
 
 
 class BrokerClient:

@@ -28,8 +28,8 @@ from veilcast.core.connector import Connectors
 from veilcast.core.timers import earliest
 from veilcast.errors import ConfigError, StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import ClaimKind, OverlayOrder, PushShare, VersionAdopted, WithdrawClaim
-from veilcast.wire.mesh import Message
 
 
 class EdgeLinks:

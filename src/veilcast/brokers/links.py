@@ -21,7 +21,7 @@ from veilcast.core.rate_limit import TokenBucket
 from veilcast.core.timers import Timers, earliest
 from veilcast.errors import ExcessError
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 
 
 class BrokerLinks:

@@ -25,6 +25,7 @@ from veilcast.core.timers import Timers, earliest
 from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.machine import Address, Entropy, Frame
 from veilcast.wire import decode, encode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     BringClaim,
     Claim,
@@ -37,7 +38,6 @@ from veilcast.wire.brokers import (
     VersionAdopted,
     WithdrawClaim,
 )
-from veilcast.wire.mesh import Message
 
 
 class PeerQueues:

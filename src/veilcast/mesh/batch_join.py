@@ -24,7 +24,8 @@ from veilcast.mesh.config import HardeningConfig
 from veilcast.mesh.hiding_policy import BaselinePolicy, MeshPosition, PolicyContext
 from veilcast.mesh.roots import leading_origin
 from veilcast.mesh.sticky_choices import StickyChoices
-from veilcast.wire.mesh import Message, Subscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Subscribe
 
 
 class JoinContext(PolicyContext, Protocol):

@@ -55,7 +55,8 @@ from veilcast.mesh.credentials import Credentials, LinkAttempt, LinkProofs, Proo
 from veilcast.mesh.first_relay import FirstRelay
 from veilcast.mesh.link_slots import CertifiedLink, LinkSlots
 from veilcast.mesh.neighbourhood import NeighbourhoodContext
-from veilcast.wire.mesh import Admit, Answer, Knock, Message, Replace, Show
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Admit, Answer, Knock, Replace, Show
 
 
 class CertifiedNeighbourhood:

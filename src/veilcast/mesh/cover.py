@@ -22,7 +22,8 @@ from random import Random
 from veilcast.machine import Address
 from veilcast.mesh.config import CoverConfig
 from veilcast.mesh.hiding_policy import BaselinePolicy, PolicyContext
-from veilcast.wire.mesh import Decline, Invite, Message, Subscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Decline, Invite, Subscribe
 
 
 class ProbabilisticForwarding(BaselinePolicy):

@@ -38,7 +38,8 @@ from veilcast.mesh.send_slots import SendSlots
 from veilcast.mesh.stem import Cargo, StemChoices, Stems
 from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.topics import Conjunction, Schema
-from veilcast.wire.mesh import Advert, Call, Greet, Message, Notify, Stem, StemReceipt
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Advert, Call, Greet, Notify, Stem, StemReceipt
 
 
 class HardenedProfile:

@@ -16,8 +16,9 @@ from veilcast.errors import MalformedError
 from veilcast.machine import Address, Frame
 from veilcast.mesh.limits import NeighbourQueue, make_plain_queue
 from veilcast.wire import decode, encode, pad, unpad
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import HEARTBEAT_MAX, LENGTH_PREFIX
-from veilcast.wire.mesh import TYPE_BYTES, Advert, Heartbeat, Invite, Message, Subscribe
+from veilcast.wire.mesh import TYPE_BYTES, Advert, Heartbeat, Invite, Subscribe
 
 
 class Heartbeats:

@@ -18,7 +18,8 @@ from veilcast.machine import Address
 from veilcast.mesh.branches import Branches
 from veilcast.mesh.routes import AdvertisedOrigin
 from veilcast.mesh.swap import SwapGame
-from veilcast.wire.mesh import Decline, Invite, Message
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Decline, Invite
 
 
 class MeshPosition(NamedTuple):

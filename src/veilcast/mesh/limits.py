@@ -22,13 +22,13 @@ from veilcast.core.rate_limit import PeerRateLimits, Rate
 from veilcast.errors import ExcessError
 from veilcast.machine import Address
 from veilcast.mesh.config import MeshConfig, MessageRate
+from veilcast.wire.base import Message
 from veilcast.wire.mesh import (
     Advert,
     Call,
     Decline,
     Greet,
     Invite,
-    Message,
     Notify,
     Stem,
     Subscribe,

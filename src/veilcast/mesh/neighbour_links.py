@@ -18,7 +18,7 @@ from veilcast.machine import Address, Connect, Disconnect, Event, Record
 from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.neighbour_record import NeighbourRecord, RelayRecord
 from veilcast.mesh.neighbour_table import NeighbourTable
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 
 
 class NeighbourLinks:

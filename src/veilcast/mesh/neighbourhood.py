@@ -11,7 +11,7 @@ from typing import Protocol
 
 from veilcast.errors import MalformedError
 from veilcast.machine import Address
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 
 
 class NeighbourhoodContext(Protocol):

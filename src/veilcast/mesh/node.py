@@ -38,7 +38,8 @@ from veilcast.mesh.replay import HeartbeatHistory
 from veilcast.mesh.scamp import ScampNeighbourhood
 from veilcast.topics import Conjunction, check_interest, check_publication, topic_of, topics_of
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Message, Notify, Replace, Show
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Admit, Answer, ForwardJoin, Greet, Join, Keep, Knock, Notify, Replace, Show
 
 
 class MeshNode:

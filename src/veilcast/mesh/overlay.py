@@ -25,12 +25,12 @@ from veilcast.mesh.hiding_policy import BaselinePolicy, HidingPolicy
 from veilcast.mesh.limits import neighbour_shares
 from veilcast.mesh.neighbour_table import NeighbourTable
 from veilcast.mesh.routes import AdvertisedOrigin, RouteTable
+from veilcast.wire.base import Message
 from veilcast.wire.mesh import (
     Advert,
     Decline,
     Greet,
     Invite,
-    Message,
     Subscribe,
     SwapAbort,
     SwapAnswer,

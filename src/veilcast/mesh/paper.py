@@ -30,7 +30,8 @@ from veilcast.mesh.profile import ProfileContext
 from veilcast.mesh.replay import make_seen_ids
 from veilcast.mesh.shell_game import ShellGamePolicy
 from veilcast.topics import Conjunction, Schema
-from veilcast.wire.mesh import Advert, Message, Notify
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Advert, Notify
 
 
 class PaperProfile:

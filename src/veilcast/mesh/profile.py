@@ -20,7 +20,8 @@ from veilcast.mesh.heartbeat import Heartbeats
 from veilcast.mesh.neighbour_record import RelayRecord
 from veilcast.mesh.neighbour_table import NeighbourTable
 from veilcast.topics import Conjunction, Schema
-from veilcast.wire.mesh import Message, Notify
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Notify
 
 Deliver: TypeAlias = Callable[[str, Callable[[], NumberedPublication], int], None]
 """Opens a notification of a topic and delivers it to the owner at time `now`. Never raises: a neighbour must not notice

@@ -37,7 +37,8 @@ from veilcast.machine import Address, Entropy
 from veilcast.mesh.advertisements import check_call
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.routes import AdvertisedOrigin
-from veilcast.wire.mesh import Advert, Call, Candidacy, Message, Notify
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Advert, Call, Candidacy, Notify
 
 
 class RootContext(Protocol):

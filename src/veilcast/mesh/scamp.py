@@ -37,7 +37,8 @@ from veilcast.errors import LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.neighbourhood import NeighbourhoodContext
-from veilcast.wire.mesh import ForwardJoin, Join, Keep, Message, Replace
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import ForwardJoin, Join, Keep, Replace
 
 
 class ScampNeighbourhood:

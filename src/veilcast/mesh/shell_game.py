@@ -29,7 +29,8 @@ from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.hiding_policy import HidingPolicy, MeshPosition, PolicyContext
 from veilcast.mesh.routes import AdvertisedOrigin
 from veilcast.mesh.swap import LockLimits, SwapGame, SwapMessage, Swaps
-from veilcast.wire.mesh import Message, Subscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Subscribe
 
 
 class ShellGamePolicy:

@@ -33,8 +33,9 @@ from veilcast.mesh.roots import RootElections, leading_origin
 from veilcast.mesh.routes import AdvertisedOrigin
 from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.wire import decode, encode
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import NOTE_ID
-from veilcast.wire.mesh import Call, Message, Notify, Stem, StemReceipt
+from veilcast.wire.mesh import Call, Notify, Stem, StemReceipt
 
 Cargo: TypeAlias = Call | Notify
 

@@ -35,7 +35,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from veilcast.errors import StaleError
 from veilcast.machine import Address
 from veilcast.mesh.replay import SeenIds
-from veilcast.wire.mesh import Message, SwapAbort, SwapAnswer, SwapAsk, SwapCommit, SwapLock, SwapVote
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import SwapAbort, SwapAnswer, SwapAsk, SwapCommit, SwapLock, SwapVote
 
 SwapMessage: TypeAlias = SwapAsk | SwapAnswer | SwapLock | SwapVote | SwapCommit | SwapAbort
 

@@ -29,7 +29,7 @@ from veilcast.relay.profile import ClientProfile
 from veilcast.relay.proxy_connection import ProxyConnection
 from veilcast.topics import Conjunction, Schema
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import Receipt, RelayDelivery, ReplyCode, RequestReply
 
 

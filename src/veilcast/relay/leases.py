@@ -27,7 +27,7 @@ from veilcast.relay.config import RelayClientConfig
 from veilcast.relay.profile import ClientProfile, LeasePeriod
 from veilcast.relay.proxy_connection import ProxyConnection
 from veilcast.topics import Conjunction
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import Resume
 
 

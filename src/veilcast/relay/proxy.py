@@ -31,7 +31,7 @@ from veilcast.relay.paper import PaperProxyProfile
 from veilcast.relay.profile import ProxyProfile
 from veilcast.relay.roster import ClientRoster
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import (
     Blind,
     Blinded,

@@ -26,7 +26,7 @@ from veilcast.machine import Address, Delay, Entropy, Event
 from veilcast.relay.config import RelayClientConfig
 from veilcast.relay.enrolment import EnrolmentStart, ServerPublic, begin_enrolment
 from veilcast.relay.profile import ClientProfile
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import Release, ReplyCode, RequestReply
 
 BuildRequest: TypeAlias = Callable[[int, Scalar, int], Message]

@@ -31,7 +31,7 @@ from veilcast.relay.matcher import ExactMatcher, FilterMatcher, IndexedLease, Ma
 from veilcast.relay.paper import PaperServerProfile
 from veilcast.relay.profile import SealedPublication, ServerProfile
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import Blind, Blinded, Lease, Receipt, Release, ReplyCode, RequestReply, Resume, Submit
 
 

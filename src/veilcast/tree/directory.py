@@ -40,7 +40,7 @@ from veilcast.tree.descriptor import AHEAD_US, check_descriptor
 from veilcast.tree.listing import Listing, SignedListing, sign_listing
 from veilcast.tree.membership_proof import MembershipProver
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.tree import EnrolNode, FetchListing, ListedNode, NodeEnrolled, RefusalCode, RequestRefused
 
 

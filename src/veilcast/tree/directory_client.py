@@ -33,7 +33,7 @@ from veilcast.tree.descriptor import build_descriptor
 from veilcast.tree.listing import Listing, ListingDownload
 from veilcast.tree.membership_proof import MembershipProver
 from veilcast.tree.streams import DIRECTORY_STREAM, FETCH_STREAM, Answer, RequestStreams, fresh_purpose
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.tree import FetchListing, ListingHead, ListingPage, NodeEnrolled, RefusalCode, RequestRefused
 
 

@@ -40,7 +40,7 @@ from veilcast.tree.profile import TreeProfile, TreeProfileContext
 from veilcast.tree.publisher import TreePublisher
 from veilcast.tree.streams import DIRECTORY_STREAM, RequestStreams
 from veilcast.wire import decode, encode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.tree import (
     ForwardPublication,
     Install,

@@ -34,7 +34,7 @@ from veilcast.core.timers import Timers
 from veilcast.errors import StaleError
 from veilcast.machine import Address, Connect, Disconnect, Entropy, Event
 from veilcast.tree.config import TreeConfig
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.tree import ListingHead, ListingPage, NodeEnrolled, RequestAck, RequestRefused
 
 Answer: TypeAlias = RequestAck | RequestRefused | NodeEnrolled | ListingHead | ListingPage

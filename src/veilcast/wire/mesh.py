@@ -14,8 +14,7 @@ from msgspec import Meta
 from veilcast.crypto.certificate import CertificateChain, Epoch
 from veilcast.crypto.hash_chain import Anchor
 from veilcast.wire import geometry as g
-from veilcast.wire.base import Counter, Name, Proof, Signature
-from veilcast.wire.base import Message as Message
+from veilcast.wire.base import Counter, Message, Name, Proof, Signature
 
 Token: TypeAlias = Annotated[bytes, Meta(min_length=g.TOKEN, max_length=g.TOKEN)]
 ChainValue: TypeAlias = Annotated[bytes, Meta(min_length=g.CHAIN, max_length=g.CHAIN)]

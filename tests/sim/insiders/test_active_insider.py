@@ -16,7 +16,8 @@ from veilcast.sim.insiders.timing_probes import ANSWER_TIMEOUT_US, REST_US, Prob
 from veilcast.sim.insiders.traffic_attacks import IntermittentInsider, ReplayingInsider, TaggingInsider
 from veilcast.sim.rng import derive_rng
 from veilcast.wire import decode, encode, pad
-from veilcast.wire.mesh import Heartbeat, Message, Notify, Subscribe, SwapAnswer, SwapVote, Unsubscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Heartbeat, Notify, Subscribe, SwapAnswer, SwapVote, Unsubscribe
 
 A, B, P, Q = map(Address, "abpq")
 TOKEN = bytes(32)

@@ -37,9 +37,9 @@ from veilcast.brokers.quota import PendingMessages
 from veilcast.brokers.routing.view import Branch, Outgoing, Peer, RoutingView, all_replicas, is_from
 from veilcast.core.timers import Timers
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import ConfirmContent, ForwardContent, RequestBlocks
 from veilcast.wire.geometry import ITEM_MAX
-from veilcast.wire.mesh import Message
 
 
 class RecipientChooser:

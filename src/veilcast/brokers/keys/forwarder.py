@@ -20,8 +20,8 @@ from veilcast.brokers.routing.view import Outgoing, Peer, RoutingView, all_repli
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, ForgedError
 from veilcast.machine import Entropy
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import WantKey
-from veilcast.wire.mesh import Message
 
 
 class KeyForwarder(ABC):

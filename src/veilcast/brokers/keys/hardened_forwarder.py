@@ -33,8 +33,8 @@ from veilcast.core.timers import Timers
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Entropy
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, DisputeDealing, FirstShare, NextShare, ShareReceived
-from veilcast.wire.mesh import Message
 
 TransferId: TypeAlias = tuple[KeyAttempt, Scheme | None, Scheme]
 """A key and attempt, from this node (or its publisher: None) to the own node."""

@@ -21,8 +21,8 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Entropy
 from veilcast.wire import geometry as g
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import FirstShare, LastShare, NextShare
-from veilcast.wire.mesh import Message
 
 SplitShareId: TypeAlias = tuple[KeyAttempt, tuple[int, ...], Scheme]
 """A share by its key, its path to this replica, and the own scheme."""

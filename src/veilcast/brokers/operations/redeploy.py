@@ -50,8 +50,8 @@ from veilcast.core.settings import check_minimum
 from veilcast.core.timers import earliest
 from veilcast.errors import ConfigError, ForgedError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import CopyRouting, OverlayOrder, VersionAdopted
-from veilcast.wire.mesh import Message
 
 
 @dataclass(slots=True)

@@ -23,8 +23,8 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, MalformedError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Entropy, Event, Frame, Listen
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import BringClaim, OverlayOrder, PullShare, PushShare, WithdrawClaim
-from veilcast.wire.mesh import Message
 
 
 class Repository:

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.machine import Address
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import Routing
-from veilcast.wire.mesh import Message
 
 Peer: TypeAlias = ReplicaId | Address
 """The sender or receiver of a message: a replica under the current scheme, or a client by its link."""

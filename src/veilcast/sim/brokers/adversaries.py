@@ -34,6 +34,7 @@ from veilcast.machine import Address, Entropy, Machine
 from veilcast.sim.brokers.rewritten_streams import RewritingBroker
 from veilcast.sim.brokers.share_pool import scalar_at_zero
 from veilcast.sim.wrappers import Delayer, MachineWrapper
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     AgreementWord,
     Claim,
@@ -49,7 +50,6 @@ from veilcast.wire.brokers import (
     VersionAdopted,
     WithdrawClaim,
 )
-from veilcast.wire.mesh import Message
 
 
 @dataclass(frozen=True)

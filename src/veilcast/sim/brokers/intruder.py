@@ -22,8 +22,8 @@ from veilcast.errors import RemoteError
 from veilcast.machine import Address, Connect, Entropy, Event, Frame
 from veilcast.sim.brokers.rewritten_streams import decode_or_none
 from veilcast.sim.wrappers import MachineWrapper
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import BringClaim, Claim, ClaimKind, ForwardContent, SessionItem, WantKey
-from veilcast.wire.mesh import Message
 
 
 @dataclass

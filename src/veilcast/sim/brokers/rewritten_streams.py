@@ -18,8 +18,8 @@ from veilcast.errors import MalformedError
 from veilcast.machine import Address, Frame, Machine
 from veilcast.sim.wrappers import MachineWrapper
 from veilcast.wire import decode, encode
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import Hello, ItemAck, SessionItem
-from veilcast.wire.mesh import Message
 
 
 class RewritingBroker(MachineWrapper):

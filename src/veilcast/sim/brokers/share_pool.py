@@ -25,8 +25,8 @@ from veilcast.crypto.group import ORDER
 from veilcast.crypto.secret import Secret
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import MalformedError, RemoteError
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, FirstShare, LastShare, NextShare, PushShare
-from veilcast.wire.mesh import Message
 
 PolynomialId: TypeAlias = bytes
 """A polynomial, named by its commitments or by the signed statement about it."""

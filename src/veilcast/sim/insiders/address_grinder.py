@@ -28,7 +28,8 @@ from veilcast.sim.links import LinkDelays
 from veilcast.sim.mesh.owners import MeshNodeOwner
 from veilcast.sim.mesh.population import MeshPopulation, address_prefix
 from veilcast.sim.world import World
-from veilcast.wire.mesh import Message, Stem
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Stem
 
 
 class DrawnKeyringPopulation(MeshPopulation, frozen=True, kw_only=True, tag="drawn"):

@@ -13,8 +13,9 @@ from veilcast.machine import Address, Frame, Machine
 from veilcast.mesh.heartbeat import read_heartbeat
 from veilcast.sim.wrappers import MachineWrapper
 from veilcast.wire import decode, encode, pad
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import LENGTH_PREFIX
-from veilcast.wire.mesh import Advert, Heartbeat, Message
+from veilcast.wire.mesh import Advert, Heartbeat
 
 
 class ActiveInsider(MachineWrapper):

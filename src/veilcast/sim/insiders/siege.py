@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from veilcast.core.publication import notification_id
 from veilcast.machine import Address, Machine
 from veilcast.sim.insiders.insider import ActiveInsider
-from veilcast.wire.mesh import Message, Notify, Stem, Subscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Notify, Stem, Subscribe
 
 
 class SiegeKnowledge:

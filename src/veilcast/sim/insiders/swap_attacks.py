@@ -19,7 +19,8 @@ import msgspec
 from veilcast.machine import Address, Machine
 from veilcast.mesh.config import MeshConfig
 from veilcast.sim.insiders.insider import ActiveInsider
-from veilcast.wire.mesh import Message, SwapAnswer, SwapAsk, SwapCommit, SwapVote
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import SwapAnswer, SwapAsk, SwapCommit, SwapVote
 
 
 class CrawlingInsider(ActiveInsider):

@@ -17,7 +17,8 @@ from typing import Final
 
 from veilcast.machine import Address, Machine
 from veilcast.sim.insiders.insider import ActiveInsider
-from veilcast.wire.mesh import Message, Notify, Subscribe, Unsubscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Notify, Subscribe, Unsubscribe
 
 
 class ProbeSchedule:

@@ -21,7 +21,8 @@ import msgspec
 
 from veilcast.machine import Address, Frame, Machine
 from veilcast.sim.insiders.insider import ActiveInsider
-from veilcast.wire.mesh import Message, Notify, Subscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Notify, Subscribe
 
 
 class IntermittentInsider(ActiveInsider):

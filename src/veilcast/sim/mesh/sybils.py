@@ -25,8 +25,9 @@ from veilcast.sim.mesh.checkers import mesh_node_at
 from veilcast.sim.mesh.population import MeshPopulation, make_own_keyring
 from veilcast.sim.world import World
 from veilcast.wire import decode, encode, pad
+from veilcast.wire.base import Message
 from veilcast.wire.geometry import LENGTH_PREFIX, PROOF, SHARED_ADDRESSES_MAX
-from veilcast.wire.mesh import Admit, Advert, Answer, ForwardJoin, Heartbeat, Join, Keep, Knock, Message, Show
+from veilcast.wire.mesh import Admit, Advert, Answer, ForwardJoin, Heartbeat, Join, Keep, Knock, Show
 
 
 class SybilPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="sybils"):

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from veilcast.machine import Address
 from veilcast.mesh.replay import SeenIds
 from veilcast.mesh.swap import LockLimits, SwapGame, SwapMessage, Swaps, SwapState
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 
 Names: TypeAlias = tuple[Address, ...]
 

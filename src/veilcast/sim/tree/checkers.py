@@ -11,7 +11,7 @@ from veilcast.machine import Address, Frame
 from veilcast.sim.checkers import Checker, ViolationError
 from veilcast.tree.streams import HOP_STREAM
 from veilcast.wire import decode
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.tree import TYPE_BYTES, ForwardPublication, Offer
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from veilcast.sim.host import MachineFactory
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.world import World
 from veilcast.topics import Label
+from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     AgreementWord,
     DisputeDealing,
@@ -40,7 +41,6 @@ from veilcast.wire.brokers import (
     SessionItem,
     ShareReceived,
 )
-from veilcast.wire.mesh import Message
 
 
 def measure_messages(params: BrokersMessages, seed: int, data: Path | None = None) -> list[Measure]:

@@ -28,7 +28,8 @@ from veilcast.observe import InsiderRow
 from veilcast.sim.checkers import Checker
 from veilcast.sim.world import World
 from veilcast.wire import decode
-from veilcast.wire.mesh import Message, Notify, Stem, Subscribe, Unsubscribe
+from veilcast.wire.base import Message
+from veilcast.wire.mesh import Notify, Stem, Subscribe, Unsubscribe
 
 
 class InsiderTap(Checker):

@@ -42,7 +42,7 @@ from veilcast.sim.relay.population import SERVER, proxy_mask, server_keys
 from veilcast.sim.workload import AcknowledgingClients
 from veilcast.sim.world import World
 from veilcast.topics import Label
-from veilcast.wire.mesh import Message
+from veilcast.wire.base import Message
 from veilcast.wire.relay import TYPE_BYTES as KINDS
 from veilcast.wire.relay import Blind, Blinded, EnrolClient, Lease, Receipt, RelayDelivery, RequestReply, Resume, Submit
 
