@@ -1,4 +1,4 @@
-"""Which peer may send what to a broker, and how much: strangers, flooding clients, foreign claims."""
+"""Permissions and rate limits at a broker: strangers, flooding clients, foreign claims."""
 
 from __future__ import annotations
 
@@ -347,7 +347,7 @@ def test_hostile_bytes_change_only_a_counter() -> None:
     assert bench.broker.sizes() == before
 
 
-def surrounded(profile: Profile) -> Bench:
+def connect_all(profile: Profile) -> Bench:
     bench = Bench(profile)
     bench.complete()
     bench.up("client")
@@ -360,8 +360,8 @@ def surrounded(profile: Profile) -> Bench:
 def test_no_message_from_any_peer_breaks_a_broker(
     profile: Profile, drawn: list[Message], garbled: st.DataObject
 ) -> None:
-    """In an item or bare; and real ones with a changed name or number."""
-    bench = surrounded(profile)
+    """Messages in an item or bare, and real ones with a changed name or number."""
+    bench = connect_all(profile)
     for message in drawn:
         for name in ("client", "B1.1", "B2.2"):
             bench.broker.receive(encode(message), Address(name), bench.now)

@@ -121,13 +121,13 @@ def test_replicas_join_and_leave_during_traffic(profile: Profile) -> None:
     network = restarts.network
     overlay = network.overlay.verify(OPERATOR.public)
     restarts.publish(3, 1)
-    grown = _changed(overlay, "B2", (1, 2, 3, 4, 5))
+    grown = _with_replicas(overlay, "B2", (1, 2, 3, 4, 5))
     network.redeploy(grown, "B1.1", ["B2.4", "B2.5"])
     restarts.publish(10, 20)
     for broker in network.brokers():
         assert broker.signed.verify(OPERATOR.public) == grown
     assert network.broker("B2.4").complete
-    network.redeploy(_changed(grown, "B2", (3, 4, 5)), "B3.2")
+    network.redeploy(_with_replicas(grown, "B2", (3, 4, 5)), "B3.2")
     restarts.publish(10, 90)
     assert network.broker("B2.1").left
     assert network.broker("B2.2").left
@@ -135,7 +135,7 @@ def test_replicas_join_and_leave_during_traffic(profile: Profile) -> None:
     restarts.check(60)
 
 
-def _changed(overlay: BrokerOverlay, name: str, indices: tuple[int, ...]) -> BrokerOverlay:
+def _with_replicas(overlay: BrokerOverlay, name: str, indices: tuple[int, ...]) -> BrokerOverlay:
     node = overlay.node(name)
     replicas = tuple(
         Replica(broker_keyrings.signing(name, index).public, f"{name}.{index}", f"{name}.{index}") for index in indices

@@ -59,7 +59,7 @@ def hold(thing: Any, seen: dict[int, Any]) -> Iterator[bytes]:
         yield from hold(getattr(thing, "__dict__", {}), seen)
 
 
-def planted(keys: TopicKeys) -> dict[str, bytes]:
+def planted_secrets(keys: TopicKeys) -> dict[str, bytes]:
     return {
         "the topic": TOPIC.encode(),
         "the kind": KIND.encode(),
@@ -99,7 +99,7 @@ def found(network: BrokerNetwork, what: bytes) -> set[str]:
 def test_a_hardened_broker_neither_stores_nor_sends_planted_secrets() -> None:
     network, keys = busy("hardened")
     assert any(broker.sizes()["contents"] for broker in network.brokers()), "there is something to be found"
-    for name, what in planted(keys).items():
+    for name, what in planted_secrets(keys).items():
         assert not found(network, what), name
 
 
@@ -107,10 +107,10 @@ def test_a_hardened_broker_neither_stores_nor_sends_planted_secrets() -> None:
 def test_the_search_finds_what_is_there(name: str) -> None:
     """In `paper` topics and values are in the clear; bodies and keys are not."""
     network, keys = busy("paper")
-    assert found(network, planted(keys)[name]) == {"the wire", "tables"}
+    assert found(network, planted_secrets(keys)[name]) == {"the wire", "tables"}
 
 
 def test_even_in_paper_brokers_neither_store_nor_send_plaintext() -> None:
     network, keys = busy("paper")
     for name in ("the body", "the content key", "the readers' key"):
-        assert not found(network, planted(keys)[name]), name
+        assert not found(network, planted_secrets(keys)[name]), name

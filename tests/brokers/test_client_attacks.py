@@ -78,7 +78,7 @@ def keys_of(world: EdgeNodeStub, number: int = 0, topic: str = TOPIC, role: str 
     return keyring(number, world.profile, role).keys_at(epoch).topic(topic)
 
 
-def flipped(data: bytes, at: int = -1) -> bytes:
+def flip_bit(data: bytes, at: int = -1) -> bytes:
     changed = bytearray(data)
     changed[at] ^= 1
     return bytes(changed)
@@ -91,7 +91,7 @@ def advert_of(world: EdgeNodeStub) -> Claim:
     return next(claim for claim in claims if claim.chain == own)
 
 
-def crafted(world: EdgeNodeStub, key: SigningKey, *, number: int = 0, topic: str = "") -> ForwardContent:
+def craft_content(world: EdgeNodeStub, key: SigningKey, *, number: int = 0, topic: str = "") -> ForwardContent:
     """An empty content under the publisher's advertisement, signed with this key."""
     words = predicate_codec(world.profile).encode_publication(keys_of(world), Publication((Label(TOPIC).pair,)))
     routing = Routing(advert_of(world).id, words, bytes(16), number, ENTROPY(8))
@@ -127,7 +127,7 @@ def redealt(holdings: list[HeldShare], chosen: list[int], index: int) -> Deliver
 def test_a_replica_that_corrupts_shares_is_proven_and_stops_nothing(profile: Profile, faulty: str) -> None:
     world = two(profile)
     world.replicas[faulty].rewrite = corrupt(
-        LastShare, lambda message: LastShare(message.advertisement, flipped(message.share))
+        LastShare, lambda message: LastShare(message.advertisement, flip_bit(message.share))
     )
     world.publish("p", b"hello")
     world.run(3)
@@ -238,7 +238,7 @@ def test_an_equivocating_publisher_gets_no_honest_replica_suspected() -> None:
     assert keys.signing is not None
     scheme, origin = world.replicas["r1"].place.scheme, KeyAttempt(bytes(16))
     one, other = (deal_key(Scalar.draw(ENTROPY), origin, scheme, keys.signing, ENTROPY) for _ in range(2))
-    manifests = [crafted(world, keys.signing) for _ in range(2)]
+    manifests = [craft_content(world, keys.signing) for _ in range(2)]
     routing = manifests[0].routing
     signed = [
         encode_content(routing.content, carry.block or b"", Strategy.COPIES, scheme, keys.signing)
@@ -304,7 +304,7 @@ def test_endless_key_requests_cause_ever_fewer_dealings(profile: Profile) -> Non
 def test_a_replica_that_corrupts_blocks_is_proven_and_stops_nothing(profile: Profile) -> None:
     world = two(profile)
     world.replicas["r1"].rewrite = corrupt(
-        ForwardContent, lambda carry: msgspec.structs.replace(carry, block=flipped(carry.block))
+        ForwardContent, lambda carry: msgspec.structs.replace(carry, block=flip_bit(carry.block))
     )
     world.publish("p", b"hello")
     world.run(3)
@@ -351,7 +351,7 @@ def test_changed_routing_makes_another_content_that_nobody_signed(profile: Profi
 
     def change(carry: ForwardContent) -> ForwardContent:
         value = getattr(carry.routing, field)
-        other = value + 1 if isinstance(value, int) else flipped(value)
+        other = value + 1 if isinstance(value, int) else flip_bit(value)
         return msgspec.structs.replace(carry, routing=msgspec.structs.replace(carry.routing, **{field: other}))
 
     world.replicas["r2"].rewrite = corrupt(ForwardContent, change)
@@ -367,7 +367,7 @@ def test_contents_invented_by_a_broker_are_refused_and_not_remembered(profile: P
     world = two(profile)
     mine = SigningKey.generate(ENTROPY)
     for _ in range(100):
-        world.replicas["r1"].send_raw("s", crafted(world, mine))
+        world.replicas["r1"].send_raw("s", craft_content(world, mine))
     world.run(2)
     reader = world.posts["s"].machine
     assert reader.refused == {"ForgedError": 100}
@@ -386,7 +386,7 @@ def test_a_flood_of_unopenable_content_evicts_nothing_and_causes_few_requests(
     signer = keys_of(world).signing
     assert signer is not None
     for _ in range(100):
-        carry = crafted(world, signer)
+        carry = craft_content(world, signer)
         for replica in world.replicas.values():
             replica.send_raw("s", carry)
     world.run(1)

@@ -192,7 +192,7 @@ def test_replayed_old_publications_fill_only_their_senders_quota() -> None:
 
 
 def test_content_dropped_when_its_request_timer_fires_breaks_nothing() -> None:
-    """By default both timers fire at the same time."""
+    """Both timers fire at the same time by default."""
     network = ThreeNodeNetwork()
     network.subscribe(low=8)
     seen = network.overhear("B1.1")

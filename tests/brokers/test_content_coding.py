@@ -35,7 +35,9 @@ def scheme(hop: int, size: int = 3) -> Scheme:
     return Scheme(bytes((hop,)) * 16, 0, size)
 
 
-def prepared(strategy: Strategy, size: int = 3, content: bytes = CONTENT) -> tuple[ContentManifest, list[ContentBlock]]:
+def prepare_content(
+    strategy: Strategy, size: int = 3, content: bytes = CONTENT
+) -> tuple[ContentManifest, list[ContentBlock]]:
     return encode_content(ID, content, strategy, scheme(1, size), PUBLISHER)
 
 
@@ -45,7 +47,7 @@ def prepared(strategy: Strategy, size: int = 3, content: bytes = CONTENT) -> tup
 @given(st.binary(min_size=1, max_size=200), st.integers(1, 9), st.randoms(use_true_random=False))
 @settings(max_examples=20)
 def test_any_majority_of_the_blocks_reconstructs_the_content(content: bytes, size: int, rng: random.Random) -> None:
-    manifest, blocks = prepared(Strategy.CODED, size, content)
+    manifest, blocks = prepare_content(Strategy.CODED, size, content)
     assert len(blocks) == size
     assembly = ContentAssembly(manifest, PUBLISHER.public)
     for block in rng.sample(blocks, manifest.needed):
@@ -56,7 +58,7 @@ def test_any_majority_of_the_blocks_reconstructs_the_content(content: bytes, siz
 
 
 def test_every_choice_of_blocks_works() -> None:
-    manifest, blocks = prepared(Strategy.CODED, 7)
+    manifest, blocks = prepare_content(Strategy.CODED, 7)
     for chosen in combinations(blocks, manifest.needed):
         assembly = ContentAssembly(manifest, PUBLISHER.public)
         for block in chosen:
@@ -66,18 +68,18 @@ def test_every_choice_of_blocks_works() -> None:
 
 def test_the_code_costs_less_than_two_copies() -> None:
     for size in (3, 5, 7, 9):
-        _, blocks = prepared(Strategy.CODED, size)
+        _, blocks = prepare_content(Strategy.CODED, size)
         assert sum(len(block.data) for block in blocks) < 2 * len(CONTENT)
 
 
 @pytest.mark.parametrize("strategy", [Strategy.COPIES, Strategy.ONE])
 def test_the_other_strategies_have_one_block_with_everything(strategy: Strategy) -> None:
-    _, (block,) = prepared(strategy)
+    _, (block,) = prepare_content(strategy)
     assert block.data == CONTENT
 
 
 def test_only_missing_blocks_are_requested() -> None:
-    manifest, blocks = prepared(Strategy.CODED, 5)
+    manifest, blocks = prepare_content(Strategy.CODED, 5)
     assembly = ContentAssembly(manifest, PUBLISHER.public)
     assert assembly.missing() == [1, 2, 3]
     assembly.add(blocks[1], ReplicaId(scheme(1, 5), 2))
@@ -90,7 +92,7 @@ def test_only_missing_blocks_are_requested() -> None:
 
 
 def test_a_corrupt_block_is_detected_and_its_sender_recorded() -> None:
-    manifest, blocks = prepared(Strategy.CODED)
+    manifest, blocks = prepare_content(Strategy.CODED)
     assembly = ContentAssembly(manifest, PUBLISHER.public)
     bearer = ReplicaId(scheme(1), 2)
     for bad in (
@@ -109,7 +111,7 @@ def test_a_corrupt_block_is_detected_and_its_sender_recorded() -> None:
 @given(st.data())
 @settings(max_examples=15)
 def test_no_byte_of_a_manifest_can_change(data: st.DataObject) -> None:
-    manifest, _ = prepared(Strategy.CODED)
+    manifest, _ = prepare_content(Strategy.CODED)
     encoded = bytearray(msgspec.msgpack.encode(manifest))
     encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= data.draw(st.integers(1, 255))
     try:
@@ -122,8 +124,8 @@ def test_no_byte_of_a_manifest_can_change(data: st.DataObject) -> None:
 
 def test_content_is_bounded() -> None:
     with pytest.raises(LocalError):
-        prepared(Strategy.ONE, content=b"")
-    manifest, _ = prepared(Strategy.CODED)
+        prepare_content(Strategy.ONE, content=b"")
+    manifest, _ = prepare_content(Strategy.CODED)
     with pytest.raises(MalformedError):
         msgspec.structs.replace(manifest, needed=4)
 
@@ -160,7 +162,7 @@ def attempt_over(
     return have, sent
 
 
-def delivered(
+def deliver_content(
     strategy: Strategy, sizes: Sequence[int], byzantine: frozenset[Broker], content_id: bytes = ID
 ) -> tuple[int, int]:
     """Attempts and bytes until the content is complete; missing blocks are requested again."""
@@ -185,22 +187,22 @@ def delivered(
 @pytest.mark.parametrize("sizes", [(3,), (3, 3), (3, 3, 3), (5, 3), (3, 5, 3), (4, 2, 3)], ids=str)
 def test_copies_arrive_at_once_whichever_minority_drops(sizes: tuple[int, ...]) -> None:
     for byzantine in minorities(sizes):
-        assert delivered(Strategy.COPIES, sizes, byzantine)[0] == 1
+        assert deliver_content(Strategy.COPIES, sizes, byzantine)[0] == 1
 
 
 @pytest.mark.parametrize("strategy", [Strategy.ONE, Strategy.CODED])
 @pytest.mark.parametrize("sizes", [(3,), (3, 3, 3), (5, 3)], ids=str)
 def test_missing_blocks_arrive_when_requested_again(strategy: Strategy, sizes: tuple[int, ...]) -> None:
     for byzantine in minorities(sizes):
-        assert delivered(strategy, sizes, byzantine)[0] <= SINGLE_PATH_ATTEMPTS + 1
+        assert deliver_content(strategy, sizes, byzantine)[0] <= SINGLE_PATH_ATTEMPTS + 1
 
 
 def test_without_byzantine_replicas_the_bytes_are_those_of_the_strategy() -> None:
     nobody: frozenset[Broker] = frozenset()
     size = len(CONTENT)
-    assert delivered(Strategy.ONE, (3, 3), nobody) == (1, 2 * size)
-    assert delivered(Strategy.CODED, (3, 3), nobody) == (1, 2 * 3 * size // 2)
-    assert delivered(Strategy.COPIES, (3, 3), nobody) == (1, (2 + 2 * 2) * size)
+    assert deliver_content(Strategy.ONE, (3, 3), nobody) == (1, 2 * size)
+    assert deliver_content(Strategy.CODED, (3, 3), nobody) == (1, 2 * 3 * size // 2)
+    assert deliver_content(Strategy.COPIES, (3, 3), nobody) == (1, (2 + 2 * 2) * size)
 
 
 def test_one_copy_per_replica_is_not_enough() -> None:

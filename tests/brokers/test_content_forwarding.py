@@ -40,7 +40,7 @@ def check(world: TransferChain, content: bytes) -> None:
 
 
 def publish(world: TransferChain, attempts: int = 4) -> bytes:
-    """As a publisher does: again, until enough edge replicas confirm."""
+    """Publish like a publisher: again, until enough edge replicas confirm."""
     content = world.publish(TEXT)
     for attempt in range(1, attempts + 1):
         world.run(80 * U)

@@ -45,7 +45,7 @@ def test_when_full_the_least_evidence_is_dropped_and_never_a_proof_for_a_failure
         FaultEvidence(0)
 
 
-class TestALiarWhoseNodeIsRedeployed:
+class TestProvenReplicaAfterRedeployment:
     """Of the first three replicas, the second leaves; the third one is the fifth then."""
 
     NEWER, NEWEST = Scheme(NODE.node, 1, 5), Scheme(NODE.node, 2, 3)

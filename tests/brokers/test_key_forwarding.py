@@ -108,7 +108,7 @@ def test_every_pair_of_behaviours_on_both_sides_of_a_hop_is_tolerated() -> None:
         run_chain(2, {(1, rng.randint(1, 3)): BEHAVIOURS[one], (2, rng.randint(1, 3)): BEHAVIOURS[other]}, seed)
 
 
-def mixed(seed: int, size: int) -> ByzantineScripts:
+def mix_behaviours(seed: int, size: int) -> ByzantineScripts:
     """The tolerated number of Byzantine replicas at each of two or three hops, each with its own behaviour."""
     rng = random.Random(seed)
     return {
@@ -120,23 +120,23 @@ def mixed(seed: int, size: int) -> ByzantineScripts:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_byzantine_replicas_of_many_kinds_at_all_hops_are_tolerated(seed: int) -> None:
-    byzantine = mixed(seed, 3)
+    byzantine = mix_behaviours(seed, 3)
     run_chain(max(hop for hop, _ in byzantine), byzantine, seed)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_two_byzantine_replicas_of_five_at_all_hops_are_tolerated(seed: int) -> None:
-    byzantine = mixed(seed, 5)
+    byzantine = mix_behaviours(seed, 5)
     run_chain(max(hop for hop, _ in byzantine), byzantine, seed, 5)
 
 
 @pytest.mark.heavy
 def test_many_more_byzantine_replicas_are_tolerated() -> None:
     for seed in range(1000, 1600):
-        byzantine = mixed(seed, 3)
+        byzantine = mix_behaviours(seed, 3)
         run_chain(max(hop for hop, _ in byzantine), byzantine, seed)
     for seed in range(1000, 1100):
-        byzantine = mixed(seed, 5)
+        byzantine = mix_behaviours(seed, 5)
         run_chain(max(hop for hop, _ in byzantine), byzantine, seed, 5)
 
 
@@ -233,7 +233,7 @@ def test_byzantine_replicas_alone_start_no_clock() -> None:
 
 
 def test_honest_replicas_are_done_within_three_units_of_one_another() -> None:
-    """Whatever a Byzantine replica sends to whichever replica: the next node relies on this."""
+    """The next node relies on this, whatever a Byzantine replica sends to any replica."""
     for name, seed in itertools.product([name for name in BEHAVIOURS if "word" in name or "deny" in name], range(2)):
         world = TransferChain(2, byzantine={(2, 1): BEHAVIOURS[name]}, seed=seed)
         done: dict[ReplicaId, int] = {}
@@ -256,11 +256,11 @@ def test_honest_replicas_are_done_within_three_units_of_one_another() -> None:
 # --- kills ------------------------------------------------------------------------------------------------------------
 
 
-def killed(seed: int, *, first_life: bool = False) -> TransferChain:
+def run_with_kills(seed: int, *, first_life: bool = False) -> TransferChain:
     """Byzantine replicas at each hop, and honest replicas that are killed and restarted in the middle; then another
     attempt."""
     rng = random.Random(seed)
-    byzantine = mixed(seed, 3)
+    byzantine = mix_behaviours(seed, 3)
     hops = max(hop for hop, _ in byzantine)
     world = TransferChain(hops, byzantine=byzantine, seed=seed)
     world.restarts_are_quiet = not first_life
@@ -275,7 +275,7 @@ def killed(seed: int, *, first_life: bool = False) -> TransferChain:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_kill_reveals_a_key_and_another_attempt_delivers_it(seed: int) -> None:
-    world = killed(seed)
+    world = run_with_kills(seed)
     origin = world.deal(1)
     world.run(100 * U)
     assert key_arrived(world, origin)
@@ -284,7 +284,7 @@ def test_no_kill_reveals_a_key_and_another_attempt_delivers_it(seed: int) -> Non
 @pytest.mark.heavy
 def test_no_kill_of_many_reveals_a_key() -> None:
     for seed in range(1000, 1500):
-        world = killed(seed)
+        world = run_with_kills(seed)
         origin = world.deal(1)
         world.run(100 * U)
         assert key_arrived(world, origin), seed
@@ -292,7 +292,7 @@ def test_no_kill_of_many_reveals_a_key() -> None:
 
 def test_without_the_quiet_period_a_restarted_replica_would_reveal_keys() -> None:
     """The planted bug. Most of the time it does no harm, so several runs are needed to see it."""
-    assert any(CoalitionKnowledge(killed(seed, first_life=True)).has_key() for seed in (203, 240))
+    assert any(CoalitionKnowledge(run_with_kills(seed, first_life=True)).has_key() for seed in (203, 240))
 
 
 def test_a_restarted_replica_ignores_for_good_what_it_sees_in_the_quiet_period() -> None:

@@ -36,7 +36,7 @@ def nothing_wanted(faulty: Broker) -> None:
     faulty._router.route = lambda routing: []  # type: ignore[method-assign]
 
 
-def subscribed(network: BrokerNetwork) -> None:
+def subscribe_all(network: BrokerNetwork) -> None:
     network.client("P", "B1", 0, "publisher")
     reader = network.client("R", "B3", 1)
     network.run(1)
@@ -49,7 +49,7 @@ def subscribed(network: BrokerNetwork) -> None:
 def test_a_new_replica_waits_for_clients_that_a_single_sibling_knows(profile: Profile) -> None:
     """Of the two siblings one is Byzantine: it reports no subscribers and knows no clients."""
     network = BrokerNetwork(profile, client=FRESH)
-    subscribed(network)
+    subscribe_all(network)
     faulty = network.broker("B3.1")
     nothing_wanted(faulty)
     faulty._send_all_claims = lambda key, node: None  # type: ignore[method-assign]
@@ -67,7 +67,7 @@ def test_a_new_replica_waits_for_the_missing_vote_of_a_claim() -> None:
     """An honest replica of the next node connects late; of the two that have answered one is Byzantine, and reported
     nothing."""
     network = BrokerNetwork("hardened", client=FRESH)
-    subscribed(network)
+    subscribe_all(network)
     nothing_wanted(network.broker("B2.1"))
     network.broker("B3.1")._send_all_claims = lambda key, node: None  # type: ignore[method-assign]
     until = network.now + 10_000_000
@@ -88,7 +88,7 @@ def test_a_replica_of_an_ended_scheme_counts_as_unacknowledged_and_nothing_break
 
 def test_a_repeated_state_request_before_the_answer_is_answered_once() -> None:
     network = BrokerNetwork("hardened")
-    subscribed(network)
+    subscribe_all(network)
     network.wires[Address("B2.1")] = lambda frame, source: None if frame.destination == "B3.1" else frame
     asked, answering = network.broker("B2.1"), network.broker("B3.1")
     network.run(0.1)

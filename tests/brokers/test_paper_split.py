@@ -99,24 +99,24 @@ def silent(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list
     return []
 
 
-def corrupting(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+def corrupt(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
     """Splits or sends another value than it was given."""
     wrong = msgspec.structs.replace(parcel, data=Secret(network.entropy(len(parcel.data))))
     return honest(network, wrong, to)
 
 
-def two_faced(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+def equivocate(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
     """Splits twice, and sends one split to half of the receivers, the other to the other half."""
     if to is None:
-        return corrupting(network, parcel, to)
+        return corrupt(network, parcel, to)
     pair = honest(network, parcel, to), honest(network, parcel, to)
     return [pair[piece.index % 2][piece.index - 1] for piece in pair[0]]
 
 
-def crooked(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
+def sign_wrong_degree(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> list[SplitShare]:
     """Signs for shares that lie on no polynomial of the right degree: those of a split with a higher threshold."""
     if to is None or to.size < 3:
-        return corrupting(network, parcel, to)
+        return corrupt(network, parcel, to)
     steep = split(parcel.data, to.size, to.size, network.entropy)
     statement = split_again(parcel, to, signing(parcel.holder), network.entropy)[0].trail[-1]
     digests = tuple(
@@ -129,7 +129,7 @@ def crooked(network: SplitNetwork, parcel: SplitShare, to: Scheme | None) -> lis
     return [SplitShare((*parcel.trail, forged), piece.index, piece.data) for piece in steep]
 
 
-BEHAVIOURS: tuple[Behaviour, ...] = (silent, corrupting, two_faced, crooked)
+BEHAVIOURS: tuple[Behaviour, ...] = (silent, corrupt, equivocate, sign_wrong_degree)
 
 
 def faulty_set(network: SplitNetwork) -> Iterator[dict[ReplicaId, Behaviour]]:
@@ -165,11 +165,11 @@ def test_every_behaviour_is_tolerated_over_more_hops(sizes: tuple[int, ...]) -> 
 @pytest.mark.parametrize(
     ("hop", "lie", "reason"),
     [
-        (1, corrupting, BAD_SPLIT),
-        (2, corrupting, BAD_SPLIT),
-        (1, two_faced, TWO_STATEMENTS),
-        (1, crooked, BAD_SPLIT),
-        (3, corrupting, BAD_SHARE),
+        (1, corrupt, BAD_SPLIT),
+        (2, corrupt, BAD_SPLIT),
+        (1, equivocate, TWO_STATEMENTS),
+        (1, sign_wrong_degree, BAD_SPLIT),
+        (3, corrupt, BAD_SHARE),
     ],
 )
 def test_a_single_byzantine_replica_is_blamed_with_its_fault(hop: int, lie: Behaviour, reason: str) -> None:
@@ -198,7 +198,7 @@ def test_without_commitments_one_byzantine_replica_at_each_hop_would_corrupt_the
     parcels = [
         piece
         for parcel in network.parcels()
-        for piece in (corrupting if parcel.index == 1 else honest)(network, parcel, None)
+        for piece in (corrupt if parcel.index == 1 else honest)(network, parcel, None)
     ]
     assert reconstruct([ShamirShare(parcel.index, parcel.data) for parcel in parcels], 2) != KEY
 

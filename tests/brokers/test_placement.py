@@ -38,7 +38,7 @@ FAILURES = {"B1": 2, "B2": 2, "B3": 1, "B4": 2, "B5": 3, "B6": 1}
 """Figure 5 gives no topology and no failures; these make its two remarks true."""
 
 
-def weighted(wanted: list[int]) -> list[OverlayPath]:
+def weight_paths(wanted: list[int]) -> list[OverlayPath]:
     """The paths of Figure 5, with the wanted priorities."""
     plain = path_priorities(FIG_5, FAILURES)
     return [
@@ -50,13 +50,13 @@ def weighted(wanted: list[int]) -> list[OverlayPath]:
 
 
 def test_fig_5_ten_replicas_are_allotted_as_2_3_and_5() -> None:
-    paths = weighted([2, 3, 5])
+    paths = weight_paths([2, 3, 5])
     assert path_priorities(paths, FAILURES) == [2, 3, 5]
     assert largest_remainder(path_priorities(paths, FAILURES), 10) == [2, 3, 5]
 
 
 def test_fig_5_nodes_share_the_packs_of_their_paths() -> None:
-    plan = three_phase_plan(weighted([2, 3, 5]), FAILURES, 10)
+    plan = three_phase_plan(weight_paths([2, 3, 5]), FAILURES, 10)
     assert plan.packs == {
         "P-S1": {"B1": 1, "B2": 1},
         "P-S2": {"B1": 1, "B2": 1, "B4": 1},
@@ -67,21 +67,21 @@ def test_fig_5_nodes_share_the_packs_of_their_paths() -> None:
 
 
 def test_fig_5_remarks_nodes_of_two_appear_and_their_paths_are_reported() -> None:
-    plan = three_phase_plan(weighted([2, 3, 5]), FAILURES, 10)
+    plan = three_phase_plan(weight_paths([2, 3, 5]), FAILURES, 10)
     assert plan.unprotected == ("P-S1", "P-S2", "P-S3")
     with pytest.raises(ConfigError, match=r"'B1'.*even"):
         plan.check_hardened()
 
 
 def test_the_third_phase_takes_from_the_node_that_fails_least() -> None:
-    plan = three_phase_plan(weighted([2, 3, 5]), FAILURES, 10, cap=3)
+    plan = three_phase_plan(weight_paths([2, 3, 5]), FAILURES, 10, cap=3)
     assert plan.packs["P-S3"] == {"B2": 1, "B5": 2}
     assert plan.packs["P-S1"] == {"B1": 1, "B2": 1}
     assert plan.unused == 2
 
 
 def test_the_variation_gives_a_node_one_pack_and_the_rest_to_the_smallest_nodes() -> None:
-    plan = three_phase_plan(weighted([2, 3, 5]), FAILURES, 10, once=True)
+    plan = three_phase_plan(weight_paths([2, 3, 5]), FAILURES, 10, once=True)
     assert sum(plan.sizes.values()) == 6 + 10
     assert plan.sizes["B1"] < 4
     assert plan.sizes["B3"] > 1
@@ -208,7 +208,7 @@ def on_a_tree(seed: int) -> Instance:
     return failing(paths, {name: rng.uniform(0.01, 0.15) for name in names}, rng)
 
 
-def scattered(seed: int) -> Instance:
+def scattered_paths(seed: int) -> Instance:
     """The same, but paths of 3 to 8 brokers anywhere; risks up to 20 %."""
     rng = random.Random(seed)
     names = [f"B{at}" for at in range(60)]
@@ -247,7 +247,7 @@ def test_on_trees_pairs_give_what_the_prototype_found() -> None:
 
 def test_on_scattered_paths_the_variation_is_worse_than_nothing() -> None:
     """It had .571 and .549."""
-    none, phases, once, greedy = means(scattered)
+    none, phases, once, greedy = means(scattered_paths)
     assert none == pytest.approx(0.571, abs=0.03)
     assert once == pytest.approx(0.549, abs=0.03)
     assert once < none < phases < greedy

@@ -133,7 +133,8 @@ def test_a_publisher_that_makes_honest_holders_deal_their_maximum_gets_no_shares
 @pytest.mark.parametrize("later", [2, 4, 5])
 def test_honest_dealings_are_available_whenever_byzantine_holders_start_the_transfer(later: int) -> None:
     """Nodes of five: the publisher's link to one honest holder has stalled, so a majority needs a Byzantine holder.
-    Before one deals, it deals so much else that a replica which evicted would have lost what the two others dealt."""
+    Before one
+    deals this key, it deals so many others that an evicting replica would have lost the two other dealings."""
     victim, faulty = ReplicaId(scheme(2, 5), 5), ReplicaId(scheme(1, 5), 1)
 
     def waits(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
@@ -162,7 +163,7 @@ def test_honest_dealings_are_available_whenever_byzantine_holders_start_the_tran
 
 
 def test_a_start_proof_finds_the_earlier_dealings() -> None:
-    """Although a Byzantine holder deals so much else that the transfer is inactive."""
+    """A Byzantine holder deals many other keys, so that the transfer is inactive."""
     victim, faulty, soon = (ReplicaId(scheme(2), 3), ReplicaId(scheme(1), 1), ReplicaId(scheme(1), 2))
     world = network(3, {(1, 1): follow_protocol, (2, 1): follow_protocol}, keys_max=4)
     world.extra_delay = lambda source, to, message: (
@@ -228,7 +229,7 @@ def test_unstarted_transfers_are_kept_exactly_while_their_keys_are_fresh() -> No
 # --- portions that wait for an advertisement --------------------------------------------------------------------------
 
 
-def invented(portion: DealtShare, number: int, holder: ReplicaId) -> NextShare:
+def invent_share(portion: DealtShare, number: int, holder: ReplicaId) -> NextShare:
     """Something like a share of another key, dealt by this holder, with nothing behind it."""
     origin = KeyAttempt(number.to_bytes(16, "big"))
     header = msgspec.structs.replace(
@@ -263,7 +264,7 @@ def test_shares_that_wait_for_an_advertisement_are_not_evicted_by_induced_dealin
     origin = world.deal(key=key)
     world.run(U * 3 // 10)
     for number in range(1024):
-        replica.receive(invented(portions_for(world, victim)[0], number, holder), holder, world.now)
+        replica.receive(invent_share(portions_for(world, victim)[0], number, holder), holder, world.now)
     world.run(U * 45 // 100)
     assert replica.key_forwarder.sizes()["early"] > 1024
     replica.routes.knows_advertisement = True
@@ -283,7 +284,7 @@ def test_waiting_shares_per_holder_are_bounded_by_what_an_honest_holder_can_deal
     for index, most in ((1, 8), (2, 16)):
         for number in range(20):
             replica.receive(
-                invented(portion, number, ReplicaId(scheme(1), index)), ReplicaId(scheme(1), index), world.now
+                invent_share(portion, number, ReplicaId(scheme(1), index)), ReplicaId(scheme(1), index), world.now
             )
         assert replica.key_forwarder.sizes()["early"] == most
 
@@ -317,7 +318,7 @@ def test_honest_statements_are_not_evicted_by_statements_on_a_byzantine_publishe
 # --- a replica that was started again ---------------------------------------------------------------------------------
 
 
-def restarted() -> tuple[TransferChain, ChainReplica, DealtShare]:
+def restart_replica() -> tuple[TransferChain, ChainReplica, DealtShare]:
     """Nodes of five, two Byzantine replicas each: those of node 2 are silent, so that each honest replica of it is
     needed, and one of these was killed and restarted. And a share of an earlier key."""
     byzantine: dict[tuple[int, int], Script] = {(hop, index): follow_protocol for hop in (1, 3) for index in (1, 2)}
@@ -332,10 +333,10 @@ def restarted() -> tuple[TransferChain, ChainReplica, DealtShare]:
 
 def test_byzantine_neighbours_of_a_restarted_replica_do_not_fill_the_entries_of_others() -> None:
     """They send it invented transfers during its quiet period."""
-    world, victim, portion = restarted()
+    world, victim, portion = restart_replica()
     for number in range(40):
         for at, faulty in enumerate(ReplicaId(scheme(hop, 5), index) for hop in (1, 3) for index in (1, 2)):
-            world.send(faulty, Outgoing(victim.place, invented(portion, 100 * at + number, faulty)))
+            world.send(faulty, Outgoing(victim.place, invent_share(portion, 100 * at + number, faulty)))
     world.run(2 * U)
     assert victim.key_forwarder.is_quiet(world.now)
     assert victim.key_forwarder.sizes()["passages past"] == 4 * 32, "of each so much and no more"
@@ -347,18 +348,18 @@ def test_byzantine_neighbours_of_a_restarted_replica_do_not_fill_the_entries_of_
 
 
 def test_transfers_seen_in_the_quiet_period_are_ignored_for_good_and_then_forgotten() -> None:
-    world, victim, portion = restarted()
+    world, victim, portion = restart_replica()
     faulty, honest = ReplicaId(scheme(1, 5), 1), ReplicaId(scheme(1, 5), 3)
     for number in range(40):
-        victim.receive(invented(portion, number, faulty), faulty, world.now)
-    victim.receive(invented(portion, 99, honest), honest, world.now)
+        victim.receive(invent_share(portion, number, faulty), faulty, world.now)
+    victim.receive(invent_share(portion, 99, honest), honest, world.now)
     assert victim.refused["this may have been seen before, in an earlier run"] == 41
     world.run(40 * U)
     assert not victim.key_forwarder.is_quiet(world.now)
-    victim.receive(invented(portion, 99, honest), honest, world.now)
+    victim.receive(invent_share(portion, 99, honest), honest, world.now)
     assert victim.refused["this is over here"] == 1
     world.run(2 * world.config.hold_us)
-    victim.receive(invented(portion, 99, honest), honest, world.now)
+    victim.receive(invent_share(portion, 99, honest), honest, world.now)
     assert victim.refused["this is over here"] == 1
     assert victim.key_forwarder.sizes()["passages past"] == 0
 

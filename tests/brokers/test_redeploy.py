@@ -40,7 +40,7 @@ def deployment(
     )
 
 
-def completed(*names: str, at: str = "W") -> Deployment:
+def complete_transfer(*names: str, at: str = "W") -> Deployment:
     made = deployment(at=at)
     for name in names or (*W, *X, *Y):
         made.record_state_answer(key(name))
@@ -108,7 +108,7 @@ class TestGrowingAndShrinking:
         assert not world.lost
 
 
-class TestTheLetterOfAlgorithm3:
+class TestAlgorithm3AsPrinted:
     def test_with_and_the_broker_leaves_at_the_first_empty_queue_and_what_comes_later_is_lost(self) -> None:
         """Its neighbours switch later: here because one Byzantine replica is never ready."""
         assert self.lost_by("printed") > 10
@@ -144,7 +144,7 @@ def test_a_leaving_replica_is_blocked_by_no_neighbour(mute: str) -> None:
 
 class TestTwoPhases:
     def test_a_sender_switches_when_all_of_the_new_scheme_are_ready_and_not_before(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(1, GROWN), 0)
         node = node_id("X")
         stand(made, [*X, "x4"])
@@ -160,14 +160,14 @@ class TestTwoPhases:
         assert made.is_settled
 
     def test_a_replica_without_routing_state_is_not_ready(self) -> None:
-        """In the paper it counts toward the threshold with empty tables."""
+        """The paper counts it toward the threshold with empty tables."""
         fresh = deployment("x4", "X", GROWN, 1)
         assert not fresh.has_routing_state
         assert not any(isinstance(message, VersionAdopted) for _, message in fresh.outbox)
         assert fresh.make_greeting(key("w1")) == VersionAdopted(1, False)
 
     def test_a_replica_that_is_never_ready_only_delays_the_switch(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(1, GROWN), 0)
         stand(made, [*X, "x4"])
         made.handle(PACE.prepare_us - 1, RemainingWork())
@@ -177,7 +177,7 @@ class TestTwoPhases:
         assert made.scheme(node_id("X")).size == 5
 
     def test_without_a_ready_majority_the_old_scheme_continues(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(1, GROWN), 0)
         stand(made, ["x4", "x5"])
         made.handle(100 * SECOND, RemainingWork())
@@ -188,7 +188,7 @@ class TestTwoPhases:
         assert made.scheme(node_id("X")).size == 5
 
     def test_a_restarted_replica_is_not_ready_any_more(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(1, GROWN), 0)
         stand(made, [*X, "x4"])
         stand(made, ["x4"], ready=False)
@@ -197,7 +197,7 @@ class TestTwoPhases:
         assert made.scheme(node_id("X")).size == 3
 
     def test_leaving_replicas_are_told_after_their_last_message(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(1, BASE | {"X": (1, ["x1", "x2", "x9"])}), 0)
         told = [(peer, message) for peer, message in made.outbox if isinstance(message, VersionAdopted)]
         assert key("x3") not in dict(told), "still sent to, by the old scheme"
@@ -210,7 +210,7 @@ class TestTwoPhases:
 
     def test_links_with_departed_replicas_end_when_they_say_so_or_after_a_while(self) -> None:
         for farewell in (True, False):
-            made = completed()
+            made = complete_transfer()
             made.accept_order(order(1, BASE | {"X": (1, ["x1", "x2", "x9"])}), 0)
             assert {key("x3"), key("x9")} <= set(made.linked_replicas())
             stand(made, ["x1", "x2", "x9"])
@@ -226,7 +226,7 @@ class TestTwoPhases:
             assert key("x3") not in made.linked_replicas()
 
     def test_votes_count_by_either_scheme_while_both_are_valid(self) -> None:
-        made = completed()
+        made = complete_transfer()
         node = node_id("X")
         assert made.includes_honest(node, {key("x1"), key("x2")})
         assert not made.includes_honest(node, {key("x1"), key("w2")})
@@ -242,7 +242,7 @@ class TestTwoPhases:
 
 def test_only_the_operator_gives_orders() -> None:
     """A Byzantine replica would exclude the honest ones, until it is alone and its scheme is (1, 1)."""
-    made = completed()
+    made = complete_transfer()
     evil = sign_overlay(overlay(1, BASE | {"X": (1, ["x1", "x8", "x9"])}), SigningKey(Secret(b"x" * 32)))
     with pytest.raises(ForgedError):
         made.accept_order(OverlayOrder(evil.encode()), 0)
@@ -255,7 +255,7 @@ def test_only_the_operator_gives_orders() -> None:
 
 class TestOrders:
     def test_a_replica_that_announces_its_departure_affects_no_other(self) -> None:
-        made = completed()
+        made = complete_transfer()
         before = made.linked_replicas()
         stand(made, X, version=7)
         made.handle(10 * SECOND, RemainingWork())
@@ -265,7 +265,7 @@ class TestOrders:
             made.accept_status(VersionAdopted(1, True), key("stranger"), 0)
 
     def test_an_older_order_is_stale_and_two_of_one_version_are_forged(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(2, GROWN), 0)
         with pytest.raises(StaleError):
             made.accept_order(order(1, GROWN), 0)
@@ -276,7 +276,7 @@ class TestOrders:
     def test_in_hardened_replicas_move_in_pairs(self) -> None:
         for replicas in (["x1", "x2"], [*X, "x4"], ["x1"]):
             with pytest.raises(MalformedError):
-                completed().accept_order(order(1, BASE | {"X": (1, replicas)}), 0)
+                complete_transfer().accept_order(order(1, BASE | {"X": (1, replicas)}), 0)
 
     def test_in_paper_they_move_one_by_one(self) -> None:
         made = Deployment(signed(0, BASE), OPERATOR.public, node_id("W"), None, profile="paper", pace=PACE, now=0)
@@ -294,7 +294,7 @@ class TestOrders:
         ids=["tree smaller", "tree larger", "same scheme, other replicas", "moved at once", "in two nodes"],
     )
     def test_an_invalid_successor_is_refused(self, nodes: Mapping[str, tuple[int, list[str]]]) -> None:
-        made = completed()
+        made = complete_transfer()
         with pytest.raises((MalformedError, StaleError)):
             made.accept_order(order(1, nodes), 0)
         assert made.version == 0
@@ -307,7 +307,7 @@ class TestOrders:
         assert all(made.version == 1 for made in world.deployments.values())
 
     def test_a_replica_that_was_offline_gets_the_newest_order_and_skips_missed_ones(self) -> None:
-        made, late = completed(), deployment("y1", "Y")
+        made, late = complete_transfer(), deployment("y1", "Y")
         made.accept_order(order(3, SHRUNK | {"W": (4, W)}), 0)
         made.outbox.clear()
         made.accept_status(late.make_greeting(key("w1")), Address("client"), 0)
@@ -320,7 +320,7 @@ class TestOrders:
         assert late.version == 3
 
     def test_a_peer_that_keeps_naming_an_old_version_gets_the_order_once_per_stream(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(1, GROWN), 0)
         made.outbox.clear()
         stand(made, ["x1"] * 50, version=0)
@@ -330,7 +330,7 @@ class TestOrders:
         assert len(made.outbox) == 2
 
     def test_a_newer_order_waits_for_the_current_one_and_only_the_newest_waits(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(1, GROWN), 0)
         made.accept_order(order(2, GROWN | {"X": (2, X)}), 0)
         made.accept_order(order(3, GROWN | {"X": (3, [*X, "x6", "x7"])}), 0)
@@ -355,9 +355,9 @@ class TestOrders:
         assert made.outbox == [(key("x2"), VersionAdopted(1, True))]
 
 
-class TestPlaces:
+class TestReplicaIds:
     def test_staying_replicas_are_known_under_both_schemes(self) -> None:
-        made = completed()
+        made = complete_transfer()
         made.accept_order(order(1, SHRUNK), 0)
         node = node_id("X")
         old, new = Scheme(node, 0, 3), Scheme(node, 2, 3)
@@ -378,7 +378,7 @@ class TestPlaces:
             RedeployTimes(settle_us=0)
 
 
-class TestCopying:
+class TestStateTransfer:
     def made(self) -> RoutingStateTransfer:
         nodes = {b"own": [key("x2"), key("x3")], b"W": [key(name) for name in W]}
         return RoutingStateTransfer(nodes, b"own", copy_us=10, linger_us=200, now=0)
@@ -455,7 +455,7 @@ class TestCopying:
         assert made.is_complete
 
 
-class TestLeaving:
+class TestDetachment:
     def made(self) -> Detachment:
         return Detachment({b"W": [key(name) for name in W]}, settle_us=10, until_us=100)
 

@@ -45,12 +45,14 @@ def late(node: str, index: int, count: int = 10, scheme: int = 0) -> FaultCount:
     return FaultCount(node, index, scheme, count, False)
 
 
-def lied(node: str, index: int, count: int = 1) -> FaultCount:
+def report_proof(node: str, index: int, count: int = 1) -> FaultCount:
     return FaultCount(node, index, 0, count, True)
 
 
 def test_one_replica_of_a_node_slanders_nobody() -> None:
-    found = evaluate_reports(BASE, told({"b1": [lied("C", 2, 1000), late("C", 1, 1000)], "d1": [lied("C", 2, 1000)]}))
+    found = evaluate_reports(
+        BASE, told({"b1": [report_proof("C", 2, 1000), late("C", 1, 1000)], "d1": [report_proof("C", 2, 1000)]})
+    )
     assert not found.faulty
     assert not any(found.failures.values())
 
@@ -58,11 +60,12 @@ def test_one_replica_of_a_node_slanders_nobody() -> None:
 class TestFindings:
     def test_a_fault_counts_as_often_as_an_honest_replica_must_have_seen_it(self) -> None:
         found = evaluate_reports(
-            BASE, told({"b1": [late("C", 2, 9)], "b2": [late("C", 2, 4), lied("C", 2)], "b3": [late("C", 2, 3)]})
+            BASE,
+            told({"b1": [late("C", 2, 9)], "b2": [late("C", 2, 4), report_proof("C", 2)], "b3": [late("C", 2, 3)]}),
         )
         assert found.failures[key("c2")] == 5, "one of the two who counted most may lie"
         assert not found.faulty
-        found = evaluate_reports(BASE, told({"b1": [lied("C", 2)], "b3": [lied("C", 2)]}))
+        found = evaluate_reports(BASE, told({"b1": [report_proof("C", 2)], "b3": [report_proof("C", 2)]}))
         assert found.faulty == (key("c2"),)
 
     def test_a_replica_without_a_report_has_failed_once(self) -> None:
@@ -80,7 +83,7 @@ class TestFindings:
             "version": 7,
             "marks": [{"node": "B", "index": 2, "scheme": 0, "reason": "x", "proof": True, "count": 3}],
         }
-        assert msgspec.convert(facts, ReplicaReport) == ReplicaReport("A", 1, (lied("B", 2, 3),))
+        assert msgspec.convert(facts, ReplicaReport) == ReplicaReport("A", 1, (report_proof("B", 2, 3),))
 
     def test_risk_grows_with_the_failures_of_most_replicas(self) -> None:
         calm, worse = ReplicaFindings({}, (), 0), ReplicaFindings({key("c1"): 40, key("c2"): 30}, (), 100)
@@ -133,7 +136,7 @@ class TestPlan:
         assert overlay_paths(BASE, {("B", "C"): Fraction(1, 2)})[0].weight == Fraction(1, 2)
 
 
-class TestCarryingOut:
+class TestPlanSteps:
     def names(self, made: BrokerOverlay, node: str) -> list[str]:
         return [replica.address.split(":")[0] for replica in made.node(node).replicas]
 

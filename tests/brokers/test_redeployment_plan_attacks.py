@@ -46,7 +46,7 @@ def told(about: Callable[[str, int], list[FaultCount]]) -> list[ReplicaReport]:
 
 
 def against_a1(mark: FaultCount) -> ReplicaFindings:
-    """What neighbours and siblings of A's first replica report against it."""
+    """The reports of neighbours and siblings against A's first replica."""
     return evaluate_reports(BASE, told(lambda name, at: [mark] if name in "AB" and (name, at) != ("A", 1) else []))
 
 
@@ -88,7 +88,7 @@ def test_a_node_of_proven_replicas_only_has_the_risk_of_a_new_replica() -> None:
     assert ReplicaFindings({}, byzantine, 1000).node_risk(BASE.node("A")) == CALM.node_risk(BASE.node("A"))
 
 
-class TestALiarWhoseNodeIsRedeployed:
+class TestProvenReplicaInPlan:
     GROWN = overlay(
         2,
         {
@@ -117,7 +117,7 @@ class TestALiarWhoseNodeIsRedeployed:
         assert evaluate_reports(self.GROWN, seen, {key("b1"), key("gone")}).faulty == (key("b1"),)
 
 
-class TestWhoGivesUpReplicas:
+class TestReplicasGivenUp:
     FAILING = ReplicaFindings({key(f"a{index}"): 300 for index in (1, 2, 3)}, (), 1000)
 
     @pytest.mark.parametrize("spare", [0, 1, 2, 4])
@@ -148,7 +148,7 @@ class TestWhoGivesUpReplicas:
             make_plan(BASE, self.FAILING, 0, profile="paper", move=True)
 
 
-class TestWhoLeaves:
+class TestLeavingReplicas:
     QUIET = ("b5", "b6", "b7")
     """Byzantine replicas that were never late, while all honest ones of B were."""
     FOUND = ReplicaFindings({key(f"b{index}"): 1 for index in (1, 2, 3, 4)}, (key("b1"),), 1000)

@@ -79,7 +79,7 @@ def first_holdings(size: int) -> list[HeldShare]:
 
 
 @cache
-def handed(size: int, to: int, holder: int, which: int = 0) -> IssuedDealing:
+def deal_shares(size: int, to: int, holder: int, which: int = 0) -> IssuedDealing:
     entropy = random.Random(f"{size} {to} {holder} {which}").randbytes
     return redistribute_share(first_holdings(size)[holder - 1], scheme(2, to), signing(place(1, size, holder)), entropy)
 
@@ -121,7 +121,7 @@ class HopRun:
             for at, which in enumerate(self.holders.get(holder, [0] * self.new), 1):
                 self.sent += which is not None
                 if which is not None and at in self.honest:
-                    self.honest[at].accept_share(handed(self.old, self.new, holder, which).share_for(at))
+                    self.honest[at].accept_share(deal_shares(self.old, self.new, holder, which).share_for(at))
         for at, receiving in self.honest.items():
             self.tell(at, [receiving.announce()], 1)
         for faulty, told in self.replicas.items():
@@ -152,7 +152,7 @@ class HopRun:
             if dispute.holder in self.holders and not self.shows:
                 continue
             for which in (0, 1):
-                shown = handed(self.old, self.new, dispute.holder, which)
+                shown = deal_shares(self.old, self.new, dispute.holder, which)
                 if shown.holder_header.name == dispute.name:
                     for receiving in self.honest.values():
                         self.sent += 1
@@ -178,7 +178,7 @@ class HopRun:
         table = {
             holder: DealingRef(header.name, header.old_sharing)
             for holder in sorted(has)
-            for header in [handed(self.old, self.new, holder).holder_header]
+            for header in [deal_shares(self.old, self.new, holder).holder_header]
         }
         context = next(iter(self.honest.values()))._full_rolls.context
         said = self.flood(context, faulty).announce(encode_roll(AttendanceRoll(table)))
@@ -292,7 +292,7 @@ def test_a_dealt_share_is_erased() -> None:
 
 
 def test_each_branch_has_its_own_dealing() -> None:
-    one, other = handed(3, 3, 1, 0), handed(3, 3, 1, 1)
+    one, other = deal_shares(3, 3, 1, 0), deal_shares(3, 3, 1, 1)
     assert all(a.share != b.share for a, b in zip(one.shares, other.shares, strict=True))
 
 
@@ -301,7 +301,7 @@ def test_each_branch_has_its_own_dealing() -> None:
 
 def every_behaviour() -> Iterator[HopRun]:
     """Every behaviour of one Byzantine holder and one Byzantine replica among three: 9 x 81 x 2."""
-    subsets = [frozenset(chosen) for count in range(4) for chosen in combinations((1, 2, 3), count)]
+    subsets = [frozenset(chosen_holders) for count in range(4) for chosen_holders in combinations((1, 2, 3), count)]
     words: list[frozenset[int] | None] = [None, *subsets]
     for sends, to_two, to_three, shows in product(product((0, 1, None), repeat=2), words, words, (False, True)):
         yield HopRun(3, 3, {1: (0, *sends)}, shows, {1: {2: to_two, 3: to_three}})
@@ -349,7 +349,7 @@ def test_many_colluding_replicas_are_tolerated() -> None:
 
 def test_a_replica_that_denies_its_share_to_some_changes_nothing() -> None:
     """Replica 3 receives the same roll from all and chooses at once; replica 2 is told of a dispute that the Byzantine
-    holder does not settle. The statements of replica 3 prove to it that there is none."""
+    holder does not settle. The statements of replica 3 prove to it that no dispute exists."""
     everything, less = frozenset({1, 2, 3}), frozenset({2, 3})
     hop_run = HopRun(3, 3, {1: (0, 0, 0)}, False, {1: {2: less, 3: everything}})
     check(hop_run)
@@ -369,15 +369,15 @@ def test_without_shown_shares_the_two_honest_replicas_would_diverge() -> None:
 
 def test_an_equivocating_holder_is_proven_by_a_replica_that_sees_both_dealings() -> None:
     receiving = HopRun(3, 3).honest[1]
-    receiving.accept_share(handed(3, 3, 2, 0).share_for(1))
-    receiving.accept_share(handed(3, 3, 2, 1).share_for(1))
+    receiving.accept_share(deal_shares(3, 3, 2, 0).share_for(1))
+    receiving.accept_share(deal_shares(3, 3, 2, 1).share_for(1))
     assert receiving.proven_faulty == [place(1, 3, 2)]
     assert decode_roll(receiving.announce().payload) == AttendanceRoll({})
 
 
 @pytest.mark.parametrize("wrong", ["share", "holder", "receiver", "old", "signature", "root"])
 def test_an_invalid_dealt_share_is_refused(wrong: str) -> None:
-    portion = handed(3, 3, 1).share_for(1)
+    portion = deal_shares(3, 3, 1).share_for(1)
     replace = msgspec.structs.replace
     match wrong:
         case "share":
@@ -386,11 +386,11 @@ def test_an_invalid_dealt_share_is_refused(wrong: str) -> None:
         case "holder":
             bad = replace(portion, holder_header=replace(portion.holder_header, holder=2))
         case "receiver":
-            bad = handed(3, 3, 1).share_for(2)
+            bad = deal_shares(3, 3, 1).share_for(2)
         case "old":
             bad = replace(
                 portion,
-                holder_header=replace(portion.holder_header, old_points=handed(3, 3, 2).holder_header.new_points),
+                holder_header=replace(portion.holder_header, old_points=deal_shares(3, 3, 2).holder_header.new_points),
             )
         case "signature":
             bad = replace(portion, holder_header=replace(portion.holder_header, signature=bytes(64)))
@@ -434,7 +434,7 @@ def test_a_subscriber_proves_bad_shares_and_other_sharings() -> None:
     bad = msgspec.structs.replace(holdings[0].make_delivery(), share=VerifiableShare(1, Scalar.of(1), Scalar.of(2)))
     with pytest.raises(ForgedError):
         collecting.add(bad, holdings[0].holder_id)
-    collecting.add(forged(holdings[1]), holdings[1].holder_id)
+    collecting.add(forge_delivery(holdings[1]), holdings[1].holder_id)
     for holding in holdings[2:]:
         collecting.add(holding.make_delivery(), holding.holder_id)
     assert collecting.secret == SECRET
@@ -446,7 +446,7 @@ def test_a_replica_sends_one_share_and_a_stale_one_blames_nobody() -> None:
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for _ in range(2):
         collecting.add(holdings[0].make_delivery(), holdings[0].holder_id)
-    collecting.add(forged(holdings[1]), holdings[1].holder_id)
+    collecting.add(forge_delivery(holdings[1]), holdings[1].holder_id)
     with pytest.raises(StaleError, match="second"):
         collecting.add(holdings[1].make_delivery(), holdings[1].holder_id)
     assert len(collecting._delivered) == 2
@@ -457,7 +457,7 @@ def test_a_replica_sends_one_share_and_a_stale_one_blames_nobody() -> None:
         )
 
 
-def forged(holding: HeldShare) -> DeliveredShare:
+def forge_delivery(holding: HeldShare) -> DeliveredShare:
     """Commitments made to fit the publisher's, and a share that opens them: only the majority shows that they are not
     genuine."""
     commitments = holding.commitments
@@ -494,28 +494,28 @@ def test_a_minority_of_the_last_node_reveals_nothing() -> None:
 A, B, OLD, ODD = b"a" * 32, b"b" * 32, b"o" * 32, b"x" * 32
 
 
-def chosen(rolls: dict[int, AttendanceRoll], settled: Sequence[Dispute] = ()) -> tuple[int, ...] | None:
+def chosen_holders(rolls: dict[int, AttendanceRoll], settled: Sequence[Dispute] = ()) -> tuple[int, ...] | None:
     return choose_contributors(usable_dealings(rolls, 3, settled), 3)
 
 
 def test_the_first_majority_of_usable_dealings_is_chosen() -> None:
     roll = AttendanceRoll({1: DealingRef(A, OLD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
-    assert chosen(dict.fromkeys((1, 2, 3), roll)) == (1, 2)
-    assert chosen({1: roll, 2: roll}) == (1, 2)
-    assert chosen({1: roll}) is None
+    assert chosen_holders(dict.fromkeys((1, 2, 3), roll)) == (1, 2)
+    assert chosen_holders({1: roll, 2: roll}) == (1, 2)
+    assert chosen_holders({1: roll}) is None
 
 
 def test_holders_that_name_another_sharing_are_excluded() -> None:
     roll = AttendanceRoll({1: DealingRef(A, ODD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
-    assert chosen(dict.fromkeys((1, 2, 3), roll)) == (2, 3)
+    assert chosen_holders(dict.fromkeys((1, 2, 3), roll)) == (2, 3)
 
 
 def test_an_unsettled_dispute_excludes_a_dealing() -> None:
     full = AttendanceRoll({1: DealingRef(A, OLD), 2: DealingRef(A, OLD), 3: DealingRef(A, OLD)})
     rolls = {1: full, 2: full, 3: AttendanceRoll({2: DealingRef(A, OLD), 3: DealingRef(A, OLD), 1: DealingRef(B, OLD)})}
     assert find_disputes(rolls, 3) == [Dispute(1, A, 3)]
-    assert chosen(rolls) == (2, 3)
-    assert chosen(rolls, [Dispute(1, A, 3)]) == (1, 2)
+    assert chosen_holders(rolls) == (2, 3)
+    assert chosen_holders(rolls, [Dispute(1, A, 3)]) == (1, 2)
     assert majority_dealings(rolls, 3)[1] == DealingRef(A, OLD)
 
 
@@ -529,7 +529,7 @@ def three_with_all() -> dict[int, ShareReception]:
     three = HopRun(3, 3).honest
     for at, receiving in three.items():
         for holder in (1, 2, 3):
-            receiving.accept_share(handed(3, 3, holder).share_for(at))
+            receiving.accept_share(deal_shares(3, 3, holder).share_for(at))
     return three
 
 

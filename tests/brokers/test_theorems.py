@@ -108,11 +108,11 @@ class SplitRun:
         self.trails = TrailVerifier(PUBLISHER.public, roster)
 
     def view(self, byzantine: Liars) -> list[bytes]:
-        """What a Byzantine broker had: the last holder, or the splitter."""
+        """The forms that a Byzantine broker had as the last holder or as the splitter."""
         return [form for run, form in self.seen if any(each in byzantine for each in run if each[0] >= len(run) - 1)]
 
     def arrives(self, byzantine: Liars) -> list[SplitShare]:
-        """What reaches the subscriber if Byzantine brokers drop all they can."""
+        """The forms that reach the subscriber if Byzantine brokers drop all they can."""
         return [parcel for parcel in self.parcels if not byzantine & frozenset(enumerate(parcel.path, 1))]
 
     def gathered(self, byzantine: Liars) -> KeyGatherer:

@@ -1,6 +1,6 @@
 """Theorems 1 to 3 for redistribution, by search over all largest minorities and all choices of contributors.
 
-What each broker sees is traced through the code itself: the dealt scalars carry, beside their value, the linear form
+The view of each broker is traced through the code itself: the dealt scalars carry, beside their value, the linear form
 over all random values (`Traced`), and every operation of `crypto.verifiable_sharing` acts on both. Contributors are
 forced by withholding the other holders' shares, so each choice is one that the replicas make themselves.
 """
@@ -69,7 +69,7 @@ class Traced(Scalar):
         return cls.of_form(Scalar.sum(Scalar(term.reveal()) for term in listed).reveal(), total)
 
     def __mul__(self, other: Scalar) -> Scalar:
-        """By a public number, the only product there is."""
+        """Multiply by a public number, the only product that occurs."""
         assert isinstance(other, Traced)
         assert other.form == {}
         number = int.from_bytes(other.reveal(), "little")
@@ -171,7 +171,7 @@ def choices(sizes: Sequence[int]) -> Iterator[tuple[tuple[int, ...], ...]]:
 
 
 @pytest.fixture(autouse=True)
-def traced(monkeypatch: pytest.MonkeyPatch) -> None:
+def trace_scalar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifiable_sharing, "Scalar", Traced)
 
 
@@ -184,7 +184,7 @@ SIZES = [(3, 3), (3, 3, 3), (5, 5), (3, 5, 3)]
 
 
 def search(sizes: Sequence[int]) -> int:
-    """The number of cases; none is read, and all are delivered."""
+    """The number of cases; asserts that no key is read and every key is delivered."""
     cases = 0
     minorities = list(largest_minorities(sizes))
     for chosen in choices(sizes):
@@ -192,11 +192,11 @@ def search(sizes: Sequence[int]) -> int:
         assert not [byzantine for byzantine in minorities if knows(trace.view(byzantine))]
         cases += len(minorities)
         for honest in combinations(trace.last, majority(sizes[-1])):
-            delivered(trace, honest)
+            is_delivered(trace, honest)
     return cases
 
 
-def delivered(trace: Trace, holdings: Sequence[HeldShare]) -> None:
+def is_delivered(trace: Trace, holdings: Sequence[HeldShare]) -> None:
     collecting = KeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
         collecting.add(holding.make_delivery(), holding.holder_id)

@@ -37,7 +37,7 @@ def names(count: int) -> list[bytes]:
     return [make_key_id(PUBLISHER.public, number.to_bytes(8, "big")) for number in range(count)]
 
 
-def waived(count: int) -> list[bytes]:
+def skipped_keys(count: int) -> list[bytes]:
     """Keys with which a replica that was missed once is not waited for."""
     absences = UnresponsiveReplicas(1)
     absences.record_missed(ONE, REPLICA, 0)
@@ -162,7 +162,7 @@ def test_the_second_attempt_includes_a_recovered_replica_that_others_need() -> N
 
     world = TransferChain(3, 3, {(2, 1): script})
     got = world.subscribers[Address("reader 3")].reassembled
-    first, second = waived(2)
+    first, second = skipped_keys(2)
     world.kill(2, 2)
     assert world.deal(key=first) not in got
     world.run(2 * QUIET)
@@ -195,7 +195,7 @@ def test_a_recovered_replica_that_is_kept_waiting_shows_no_shares_to_the_others(
     world = TransferChain(3, 3, {(1, 1): late, (2, 1): follow_protocol, (3, 1): follow_protocol})
     world.rng = _Quickest()
     world.extra_delay = slow
-    first, second = waived(2)
+    first, second = skipped_keys(2)
     world.kill(2, 3)
     world.deal(key=first)
     world.run(2 * QUIET)

@@ -32,7 +32,7 @@ def at(hop: int, index: int) -> ReplicaId:
 EARLY, LATE, HELD = at(3, 1), at(4, 5), at(3, 3)
 
 
-def forged(root: PublisherHeader, holder: ReplicaId, to: ReplicaId) -> Outgoing:
+def forge_dealing_of_five(root: PublisherHeader, holder: ReplicaId, to: ReplicaId) -> Outgoing:
     """A valid dealing of a share of a sharing that never existed; for a node of five."""
     entropy = random.Random(f"{holder} {root.key_attempt}").randbytes
     value, blinding, third = (Scalar.draw(entropy) for _ in range(3))
@@ -88,7 +88,7 @@ def test_a_transfer_opened_early_is_kept_while_its_key_is_fresh(early: int) -> N
     (key,) = unpicked_keys(1)
     origin = world.deal(key=key)
     world.run(honest_deal_us() - early * U // 10)
-    world.send(EARLY, forged(root_of(world, origin), EARLY, LATE))
+    world.send(EARLY, forge_dealing_of_five(root_of(world, origin), EARLY, LATE))
     world.run(U // 5)
     forwarder = world.replicas[LATE].hardened_forwarder
     (hop,) = forwarder._receivers.values()

@@ -29,7 +29,7 @@ _Replica: TypeAlias = bytes | ReplicaId
 
 
 class FaultReason(enum.StrEnum):
-    """What a replica did. The values stand in `brokers status --json`, so they stay."""
+    """A kind of evidence. `brokers status --json` prints the values, so they must not change."""
 
     TWO_DEALINGS = "dealt one share in two ways"
     TWO_STATEMENTS = "said two things of one hop"
