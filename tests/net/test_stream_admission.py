@@ -240,7 +240,7 @@ def test_silent_connections_shut_no_member_out() -> None:
             for _ in range(12):
                 await silent.enter_async_context(raw(host))
             await wait_until(lambda: host.reasons[close_reasons.CROWDED] == 8)
-            assert len(host._callers._strangers) == 4
+            assert len(host._inbound._strangers) == 4
             async with run_driver(there, ALICE) as caller:
                 there.events.append(Connect(host.addresses[0]))
                 caller.touch()

@@ -150,7 +150,7 @@ class UnreachablePeer:
     def stand(self, for_us: int) -> float:
         """Let the peer answer, stay up for this long, and be lost."""
         call = self.calls._calls[NOWHERE]
-        call.alarm, call.since_us, self.now = None, self.now, self.now + for_us
+        call.timer, call.since_us, self.now = None, self.now, self.now + for_us
         self.calls.redial_later(NOWHERE, close_reasons.CLOSED)
         return self.pauses[-1]
 

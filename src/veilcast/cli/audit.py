@@ -122,13 +122,14 @@ def _roles(found: Audit) -> list[str]:
 
 
 def _measure_text(best: AttackerReport) -> str:
-    told = best.measures
-    if not told:
+    measures = best.measures
+    if not measures:
         return "; roles are not known, so these are scores only"
-    text = f": AUC {told['auc']:.2f} [{told['auc_low']:.2f}, {told['auc_high']:.2f}], base rate {told['base_rate']:.0%}"
-    if "tpr_1" in told:
-        text += f", {told['tpr_1']:.0%} found where 1 % of others are named"
-    return f"{text}, smallest anonymity set {told['set_min']:g}"
+    auc, low, high = (measures[name] for name in ("auc", "auc_low", "auc_high"))
+    text = f": AUC {auc:.2f} [{low:.2f}, {high:.2f}], base rate {measures['base_rate']:.0%}"
+    if "tpr_1" in measures:
+        text += f", {measures['tpr_1']:.0%} found where 1 % of others are named"
+    return f"{text}, smallest anonymity set {measures['set_min']:g}"
 
 
 _SHOWN: Final = 5

@@ -21,19 +21,19 @@ def ask_brokers(directory: Path) -> dict[str, Any]:
     plan = network.read_network(directory).plan
     if "broker" not in {plan.local.host_role(host) for host in plan.hosts}:
         raise ConfigError(f"{directory} holds a network of mode {plan.mode!r}, which has no brokers")
-    told: dict[str, Any] = {}
+    answers: dict[str, Any] = {}
     for host in plan.hosts:
         try:
-            told[host] = ask_host(broker_socket(directory, host), {"ask": "facts"})
+            answers[host] = ask_host(broker_socket(directory, host), {"ask": "facts"})
         except UnreachableError:
-            told[host] = None
-    return told
+            answers[host] = None
+    return answers
 
 
-def facts_lines(told: Mapping[str, Any]) -> list[str]:
-    up = [facts for facts in told.values() if facts is not None]
-    lines = [f"{len(up)} of {len(told)} brokers are up"]
-    for host, facts in told.items():
+def facts_lines(answers: Mapping[str, Any]) -> list[str]:
+    up = [facts for facts in answers.values() if facts is not None]
+    lines = [f"{len(up)} of {len(answers)} brokers are up"]
+    for host, facts in answers.items():
         if facts is None:
             lines.append(f"  {host}: down")
             continue
@@ -47,16 +47,16 @@ def facts_lines(told: Mapping[str, Any]) -> list[str]:
             f" {sum(peers.values())} of {len(peers)} peers up, {pluralize(sizes['claims'], 'claim')}{state}"
         )
     for word, proof in (("lied", True), ("failed", False)):
-        for name, reasons in collect_marks(told, proof=proof).items():
+        for name, reasons in collect_marks(answers, proof=proof).items():
             told_of = ", ".join(f"{why} ({count})" for why, count in reasons.items())
             lines.append(f"  {word}: {name}: {told_of}")
     return lines
 
 
-def majority_lines(told: Mapping[str, Any]) -> list[str]:
+def majority_lines(answers: Mapping[str, Any]) -> list[str]:
     """Explain the brokers that are down: the virtual nodes that have fewer replicas than they need."""
     nodes: dict[str, list[bool]] = {}
-    for host, facts in told.items():
+    for host, facts in answers.items():
         name = host.rpartition("-")[0] if facts is None else facts["node"]
         if name is not None and name != SPARE:
             nodes.setdefault(name, []).append(facts is not None)
@@ -69,11 +69,11 @@ def majority_lines(told: Mapping[str, Any]) -> list[str]:
     return lines or ["  every node has the majority of its replicas: what is published passes"]
 
 
-def collect_marks(told: Mapping[str, Any], *, proof: bool) -> dict[str, dict[str, int]]:
+def collect_marks(answers: Mapping[str, Any], *, proof: bool) -> dict[str, dict[str, int]]:
     """Return the replicas that any broker has marked: with `proof`, those proven to lie, otherwise those that failed.
     The values count the reasons. Replicas change with a node's scheme, so the name contains the scheme."""
     found: dict[str, dict[str, int]] = {}
-    for facts in told.values():
+    for facts in answers.values():
         for mark in facts["marks"] if facts is not None else ():
             if mark["proof"] == proof:
                 reasons = found.setdefault(f"replica {mark['index']} of {mark['node']} (scheme {mark['scheme']})", {})

@@ -115,11 +115,11 @@ def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
     overlay = read_signed(arguments.overlay, operator).verify(operator)
     # Most brokers' files have the same name, so their facts are kept apart by broker.
     facts = [_read_facts(path) for path in arguments.facts]
-    for path, told in zip(arguments.facts, facts, strict=True):
-        _check_version(path, told, overlay, arguments.overlay)
-    found = evaluate_reports(overlay, _check_places_once([each for told in facts for each in parse_facts(told)]))
+    for path, answers in zip(arguments.facts, facts, strict=True):
+        _check_version(path, answers, overlay, arguments.overlay)
+    found = evaluate_reports(overlay, _check_places_once([each for answers in facts for each in parse_facts(answers)]))
     made = _make_plan(arguments, overlay, found, arguments.spare)
-    places = {(each["node"], each["index"]) for told in facts for each in told.values() if each is not None}
+    places = {(each["node"], each["index"]) for answers in facts for each in answers.values() if each is not None}
     heard = {
         replica.key
         for node in overlay.all_nodes
@@ -131,32 +131,32 @@ def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
 
 def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
     directory: Path = arguments.dir
-    net = network.read_network(directory)
+    layout = network.read_network(directory)
     with (
         lock_directory(directory) if arguments.apply else nullcontext()
     ):  # The network must not change while the plan is made.
-        told = ask_brokers(directory)
-        here = LocalOperator(directory, net)
-        left = here.pending(told)
+        answers = ask_brokers(directory)
+        operator = LocalOperator(directory, layout)
+        left = operator.pending(answers)
         if left is not None and arguments.apply:
             # It starts the joining replicas that are down, so it may succeed although too few answer now.
-            _carry_out(here, [left], context)
-            told = ask_brokers(directory)
-        overlay = here.overlay()
-        silent = find_silent(overlay, here.answering_keys(overlay, told))
-        found, spares = evaluate_reports(overlay, parse_facts(told), here.liars()), here.spares(overlay)
+            _carry_out(operator, [left], context)
+            answers = ask_brokers(directory)
+        overlay = operator.overlay()
+        silent = find_silent(overlay, operator.answering_keys(overlay, answers))
+        found, spares = evaluate_reports(overlay, parse_facts(answers), operator.liars()), operator.spares(overlay)
         made = _make_plan(arguments, overlay, found, len(spares))
-        steps = plan_steps(overlay, made, spares, found, lot=here.placement_seed)
+        steps = plan_steps(overlay, made, spares, found, lot=operator.placement_seed)
         if arguments.apply and steps:
             _check_majorities(silent, directory)
-            here.remember_liars(found.faulty)
-            _carry_out(here, steps, context)
+            operator.remember_liars(found.faulty)
+            _carry_out(operator, steps, context)
     # After an interruption, the operator sees that the last step is complete.
-    stands = left is None and overlay.version > 1 and any(told.values())
+    stands = left is None and overlay.version > 1 and any(answers.values())
     return _report(overlay, found, made, steps, silent, applied=arguments.apply, left=left, stands=stands)
 
 
-def parse_facts(told: Mapping[str, Any]) -> list[ReplicaReport]:
+def parse_facts(answers: Mapping[str, Any]) -> list[ReplicaReport]:
     """Convert the brokers' answers to the planner's type; a broker that did not answer is left out."""
     return [
         ReplicaReport(
@@ -168,27 +168,27 @@ def parse_facts(told: Mapping[str, Any]) -> list[ReplicaReport]:
             ),
             facts["observed"],
         )
-        for facts in told.values()
+        for facts in answers.values()
         if facts is not None and facts["node"] is not None
     ]
 
 
-def _check_version(path: Path, told: Mapping[str, Any], overlay: BrokerOverlay, signed: Path) -> None:
+def _check_version(path: Path, answers: Mapping[str, Any], overlay: BrokerOverlay, signed: Path) -> None:
     """Raise `ConfigError` unless all facts are of the overlay's version: under another version another broker may have
     the place."""
-    for facts in told.values():
+    for facts in answers.values():
         if facts is not None and facts["version"] != overlay.version:
             theirs = f"{path} was told under version {facts['version']} of the overlay"
             raise ConfigError(f"{theirs}, and {signed} is version {overlay.version}; take both of one time")
 
 
-def _check_places_once(told: list[ReplicaReport]) -> list[ReplicaReport]:
+def _check_places_once(answers: list[ReplicaReport]) -> list[ReplicaReport]:
     """Raise `ConfigError` if two brokers claim to be the same replica."""
-    places = Counter((each.node, each.index) for each in told)
+    places = Counter((each.node, each.index) for each in answers)
     for (node, index), times in places.items():
         if times > 1:
             raise ConfigError(f"FACTS: {times} brokers say that they are replica {index} of {node}; one is")
-    return told
+    return answers
 
 
 def _check_majorities(silent: list[SilentReplicas], directory: Path) -> None:
@@ -203,7 +203,7 @@ def _check_majorities(silent: list[SilentReplicas], directory: Path) -> None:
         )
 
 
-def _carry_out(here: LocalOperator, steps: list[RedeployStep], context: Context) -> None:
+def _carry_out(operator: LocalOperator, steps: list[RedeployStep], context: Context) -> None:
     shown = sys.stderr.isatty()
     with Progress(console=Console(stderr=True), transient=True, disable=not shown) as progress:
         task = progress.add_task("steps", total=len(steps))
@@ -217,28 +217,28 @@ def _carry_out(here: LocalOperator, steps: list[RedeployStep], context: Context)
             said = waits
 
         for step in steps:
-            coming = here.sign(step)
+            coming = operator.sign(step)
             if coming:
-                workers.add_worker(here.directory, coming)
-            here.hand_out_overlay()
-            _wait(partial(_gathering, here, step), say)
-            _wait(partial(_leaving, here, step), say)
+                workers.add_worker(operator.directory, coming)
+            operator.hand_out_overlay()
+            _wait(partial(_gathering, operator, step), say)
+            _wait(partial(_leaving, operator, step), say)
             progress.advance(task)
 
 
-def _gathering(here: LocalOperator, step: RedeployStep) -> str | None:
+def _gathering(operator: LocalOperator, step: RedeployStep) -> str | None:
     """Return what a step waits for; None when enough replicas have adopted it."""
     size = sum(len(node.replicas) for node in step.overlay.nodes)
     # A Byzantine replica may deny it for ever, so all except the tolerated number are enough.
     enough = size - sum((len(node.replicas) - 1) // 2 for node in step.overlay.nodes)
-    if (count := here.count_ready(step)) >= enough:
+    if (count := operator.count_ready(step)) >= enough:
         return None
     return f"waiting for version {step.overlay.version}: {count} of {enough} replicas that must go by it do"
 
 
-def _leaving(here: LocalOperator, step: RedeployStep) -> str | None:
+def _leaving(operator: LocalOperator, step: RedeployStep) -> str | None:
     """Return what a step waits for; None when the replicas that leave by it have left."""
-    staying = here.count_staying(step)
+    staying = operator.count_staying(step)
     return f"waiting for {pluralize(staying, 'broker')} to leave by version {step.overlay.version}" if staying else None
 
 
@@ -294,7 +294,7 @@ def _report(
         {"node": node.name, "now": len(node.replicas), "planned": made.sizes[node.name], "risk": found.node_risk(node)}
         for node in overlay.nodes
     ]
-    told = [
+    answers = [
         {
             "node": step.node,
             "version": step.overlay.version,
@@ -309,7 +309,7 @@ def _report(
         "silent": silent_data(silent),
         "unused": made.unused,
         "unprotected": list(made.unprotected),
-        "steps": told,
+        "steps": answers,
         "applied": applied,
         "pending": None if left is None or applied else left.overlay.version,
     }
@@ -345,12 +345,12 @@ def _report(
 
 def _read_facts(path: Path) -> dict[str, Any]:
     try:
-        told = _DECODER.decode(read_file(path))["brokers"]
-        msgspec.convert([each for each in told.values() if each is not None], list[_Facts])
+        answers = _DECODER.decode(read_file(path))["brokers"]
+        msgspec.convert([each for each in answers.values() if each is not None], list[_Facts])
     except (TamperedError, KeyError, AttributeError, msgspec.ValidationError) as error:
         raise ConfigError(f"{path} is not what `veilcast brokers status --json` printed") from error
-    assert isinstance(told, dict)
-    return told
+    assert isinstance(answers, dict)
+    return answers
 
 
 class _Mark(msgspec.Struct):

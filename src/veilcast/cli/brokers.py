@@ -47,9 +47,9 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.cli.compose_brokers import compose_broker
 
     config = service_run.load_process_config(arguments.config, load_broker)
-    with compose_broker(config, service_run.process_passphrase(arguments, config, context)) as station:
+    with compose_broker(config, service_run.process_passphrase(arguments, config, context)) as setup:
         left = "the senders repeat what was under way"
-        return service_run.run_service(station, context, as_json=arguments.json, left=left)
+        return service_run.run_service(setup, context, as_json=arguments.json, left=left)
 
 
 def status(arguments: argparse.Namespace, _: Context) -> Report:
@@ -57,11 +57,11 @@ def status(arguments: argparse.Namespace, _: Context) -> Report:
     from veilcast.net.host_queries import ask_host
 
     if arguments.dir is not None:
-        told = ask_brokers(arguments.dir)
-        return Report({"brokers": told}, [*facts_lines(told), *majority_lines(told)])
+        answer = ask_brokers(arguments.dir)
+        return Report({"brokers": answer}, [*facts_lines(answer), *majority_lines(answer)])
     path = load_broker(arguments.config).control_path
-    told = {str(arguments.config): ask_host(path, {"ask": "facts"})}
-    return Report({"brokers": told}, facts_lines(told))
+    answer = {str(arguments.config): ask_host(path, {"ask": "facts"})}
+    return Report({"brokers": answer}, facts_lines(answer))
 
 
 def order(arguments: argparse.Namespace, _: Context) -> Report:
@@ -70,9 +70,9 @@ def order(arguments: argparse.Namespace, _: Context) -> Report:
     config = load_broker(arguments.config)
     signed = read_signed(arguments.overlay, config.operator_key)
     order = base64.b64encode(signed.encode()).decode()
-    told = ask_host(config.control_path, {"order": order})
-    others = "and tells all others" if told["tells"] else "and tells nobody: hand it to a broker of a node, too"
-    return Report(told, [f"the broker has version {told['version']} of the overlay, {others}"])
+    answer = ask_host(config.control_path, {"order": order})
+    others = "and tells all others" if answer["tells"] else "and tells nobody: hand it to a broker of a node, too"
+    return Report(answer, [f"the broker has version {answer['version']} of the overlay, {others}"])
 
 
 def init_operator(arguments: argparse.Namespace, context: Context) -> Report:
@@ -95,8 +95,8 @@ def sign(arguments: argparse.Namespace, context: Context) -> Report:
     overlay = load_overlay(arguments.description, before)
     write_signed(out, sign_overlay(overlay, key))
     line = encode_operator_line(key.public)
-    told = [f"wrote {out}; brokers and members need this line, too:", f'operator = "{line}"', *_lines(overlay)]
-    return Report({"out": str(out), "operator": line, **_describe(overlay)}, told)
+    answer = [f"wrote {out}; brokers and members need this line, too:", f'operator = "{line}"', *_lines(overlay)]
+    return Report({"out": str(out), "operator": line, **_describe(overlay)}, answer)
 
 
 def show(arguments: argparse.Namespace, _: Context) -> Report:
@@ -110,11 +110,11 @@ def _describe(overlay: BrokerOverlay) -> dict[str, Any]:
         {"name": node.name, "scheme": node.version, "replicas": [replica.address for replica in node.replicas]}
         for node in overlay.all_nodes
     ]
-    nodes, shelves = entries[: len(overlay.nodes)], entries[len(overlay.nodes) :]
+    nodes, repository_entries = entries[: len(overlay.nodes)], entries[len(overlay.nodes) :]
     links = msgspec.to_builtins(overlay.links)
-    shelf = shelves[0] if shelves else None
+    repository_entry = repository_entries[0] if repository_entries else None
     what = {"version": overlay.version, "profile": overlay.profile}
-    return {**what, "nodes": nodes, "links": links, "repository": shelf}
+    return {**what, "nodes": nodes, "links": links, "repository": repository_entry}
 
 
 def _lines(overlay: BrokerOverlay) -> list[str]:

@@ -39,8 +39,8 @@ def compose_server(config: ServerFile, passphrase: Secret) -> Iterator[ServiceSe
     def build(now: int, records: Mapping[int, bytes], multiply: Multiply) -> RelayServer:
         return RelayServer(config.settings, keys, opened.rng, os.urandom, now, records, multiply)
 
-    with _station(config, opened, "server", build, _server_numbers) as station:
-        yield station
+    with _compose_host(config, opened, "server", build, _server_numbers) as setup:
+        yield setup
 
 
 @contextmanager
@@ -55,12 +55,12 @@ def compose_proxy(config: ProxyFile, passphrase: Secret) -> Iterator[ServiceSetu
         server = config.server_address
         return RelayProxy(config.settings, public, server, mask, opened.rng, os.urandom, now, records, multiply)
 
-    with _station(config, opened, "proxy", build, _proxy_numbers) as station:
-        yield station
+    with _compose_host(config, opened, "proxy", build, _proxy_numbers) as setup:
+        yield setup
 
 
 @contextmanager
-def _station(
+def _compose_host(
     config: RelayHostFile,
     opened: OpenedIdentity,
     standing: TlsRole,

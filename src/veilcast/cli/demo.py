@@ -76,13 +76,13 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
                 rng,
                 notes=arguments.notes,
                 settle_s=settle_s,
-                told=partial(stage.told, name),
+                on_progress=partial(stage.show, name),
             )
-            stage.told(name, "attacked")
+            stage.show(name, "attacked")
             net = trial.net
             seen = take_quick_look(tables.from_rows(CellRow, trial.cells), plan.heartbeat_us, trial.published_us)
             found.append(DemoNetwork(_measure(name, trial, seen), net.addresses, net.roles, net.links, seen))
-            stage.told(name, "done")
+            stage.show(name, "done")
     replace_file(arguments.page, render_page(found).encode(), mode=0o644)
     rows = [tried.found for tried in found]
     works = all(2 * row["delivered"] > row["expected"] for row in rows)
@@ -181,7 +181,7 @@ class _ProgressView:
         self._said = dict.fromkeys(_NETWORKS, "waiting")
         self._live = Live(self._view(), console=self._console, transient=True, refresh_per_second=8)
 
-    def told(self, name: str, text: str) -> None:
+    def show(self, name: str, text: str) -> None:
         news = _COUNTS.sub("", text) != _COUNTS.sub("", self._said[name])
         self._said[name] = text
         if self._console.is_terminal:

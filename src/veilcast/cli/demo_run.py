@@ -51,19 +51,19 @@ def run_network(
     *,
     notes: int,
     settle_s: float,
-    told: Callable[[str], object],
+    on_progress: Callable[[str], object],
 ) -> DemoRun:
     """Run a network of this plan; `settle_s` is the pause, in seconds, after the first notes have arrived."""
-    told("making an authority and keyrings")
+    on_progress("making an authority and keyrings")
     net = network.lay_out(directory, plan, context, rng)
     network.check_addresses(net)
-    crew = WorkerGroup(directory, WORKERS, lifeline=True)
+    workers = WorkerGroup(directory, WORKERS, lifeline=True)
     try:
-        exchange = _Exchange(directory, net, rng, told)
-        asyncio.run(exchange.run(crew, notes, settle_s))
+        exchange = _Exchange(directory, net, rng, on_progress)
+        asyncio.run(exchange.run(workers, notes, settle_s))
     finally:
-        told("ending")
-        crew.end()
+        on_progress("ending")
+        workers.end()
     cells = _read_taps(directory, net, exchange.began_us, exchange.ended_us)
     return DemoRun(net, tuple(exchange.published_us), tuple(exchange.latencies), cells)
 
@@ -71,8 +71,8 @@ def run_network(
 class _Exchange:
     """The notes of one run: sent by the first publisher, read by all subscribers."""
 
-    def __init__(self, directory: Path, net: LocalNetwork, rng: Random, told: Callable[[str], object]) -> None:
-        self._directory, self._net, self._rng, self._told = directory, net, rng, told
+    def __init__(self, directory: Path, net: LocalNetwork, rng: Random, on_progress: Callable[[str], object]) -> None:
+        self._directory, self._network, self._rng, self._on_progress = directory, net, rng, on_progress
         self._sent: dict[bytes, float] = {}
         """Publication times of the measured notes, by body."""
         self._reached: Counter[bytes] = Counter()
@@ -81,53 +81,57 @@ class _Exchange:
         self.latencies: list[float] = []
         self.began_us = self.ended_us = 0
 
-    async def run(self, crew: WorkerGroup, notes: int, settle_s: float) -> None:
-        nodes = self._net.plan.nodes
+    async def run(self, workers: WorkerGroup, notes: int, settle_s: float) -> None:
+        nodes = self._network.plan.nodes
         try:
             await wait_until_linked(
-                self._directory, self._net, crew, _START_S, lambda up: self._told(f"{up} of {nodes} nodes are linked")
+                self._directory,
+                self._network,
+                workers,
+                _START_S,
+                lambda up: self._on_progress(f"{up} of {nodes} nodes are linked"),
             )
         except TimeoutError:
             raise LocalError(f"not every node found a neighbour within {_START_S:g} s") from None
         async with contextlib.AsyncExitStack() as open_ones:
-            [first, *_] = self._net.nodes_with_role("publisher")
+            [first, *_] = self._network.nodes_with_role("publisher")
             publisher = await open_ones.enter_async_context(self._client(first))
-            for number in self._net.nodes_with_role("subscriber"):
+            for number in self._network.nodes_with_role("subscriber"):
                 reader = await open_ones.enter_async_context(self._client(number))
                 task = asyncio.create_task(self._read(reader))
                 open_ones.push_async_callback(_end, task)
             await self._until_heard(publisher)
             if settle_s:
-                self._told("left alone for a while")
+                self._on_progress("left alone for a while")
                 await asyncio.sleep(settle_s)
             await self._measure(publisher, notes)
-        crew.check()
+        workers.check()
 
     async def _until_heard(self, publisher: Client) -> None:
         """Publish until two notes in a row have reached all subscribers at once: only then there is a mesh to
         measure."""
-        readers, probes, in_a_row = len(self._net.nodes_with_role("subscriber")), 0, 0
+        readers, probes, in_a_row = len(self._network.nodes_with_role("subscriber")), 0, 0
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FORM_S):
                 while in_a_row < _IN_A_ROW:
                     body = _body(f"probe {probes}")
-                    await publisher.publish(self._net.topic, body)
+                    await publisher.publish(self._network.topic, body)
                     await asyncio.sleep(_PROBE_S)
                     heard = self._reached[body]
                     in_a_row = in_a_row + 1 if heard == readers else 0
                     probes += 1
-                    self._told(f"the mesh forms; {heard} of {readers} readers hear the publisher")
+                    self._on_progress(f"the mesh forms; {heard} of {readers} readers hear the publisher")
 
     async def _measure(self, publisher: Client, notes: int) -> None:
-        expected = notes * len(self._net.nodes_with_role("subscriber"))
+        expected = notes * len(self._network.nodes_with_role("subscriber"))
         self.began_us = _now_us()
         await asyncio.sleep(_MARGIN_S)
         for number in range(notes):
             body = _body(f"note {number}")
             self._sent[body] = time.monotonic()
             self.published_us.append(_now_us())
-            await publisher.publish(self._net.topic, body)
-            self._told(f"{number + 1} of {notes} notes published, {len(self.latencies)} delivered")
+            await publisher.publish(self._network.topic, body)
+            self._on_progress(f"{number + 1} of {notes} notes published, {len(self.latencies)} delivered")
             await asyncio.sleep(self._rng.uniform(*_PAUSE_S))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LATE_S):
@@ -137,7 +141,7 @@ class _Exchange:
         self.ended_us = _now_us()
 
     async def _read(self, client: Client) -> None:
-        async for note in client.subscribe(self._net.topic):
+        async for note in client.subscribe(self._network.topic):
             body = note.publication.body
             self._reached[body] += 1
             sent = self._sent.get(body)

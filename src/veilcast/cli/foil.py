@@ -146,12 +146,12 @@ async def _say_when_it_stands(subscription: Subscription, context: Context) -> N
 
 async def _say_what_hinders(me: Client, context: Context) -> None:
     """Print each reason once why the command waits, until the node has stopped."""
-    told = set[str]()
+    printed = set[str]()
     with contextlib.suppress(UnreachableError):
-        while len(told) < _REASONS_MAX:
+        while len(printed) < _REASONS_MAX:
             await asyncio.sleep(_HINDERED_S)
-            for hindrance in set((await me.status()).hindrances) - told:
-                told.add(hindrance)
+            for hindrance in set((await me.status()).hindrances) - printed:
+                printed.add(hindrance)
                 context.warn(f"the node goes on trying, but {hindrance}")
 
 

@@ -183,8 +183,8 @@ def _curves(result: SweepResult, definition: Experiment) -> list[str]:
                 empty.append(f"{figure.name}, {curve.label}")
                 continue
             ends = dict.fromkeys((found[0], found[-1]))
-            told = ", ".join(f"{point.value:.4g} at {figure.x} {point.x:g}" for point in ends)
-            lines.append(f"  {figure.name}, {curve.label}: {told}")
+            points_text = ", ".join(f"{point.value:.4g} at {figure.x} {point.x:g}" for point in ends)
+            lines.append(f"  {figure.name}, {curve.label}: {points_text}")
     more = [f"  and {len(lines) - _CURVES} more curves"] if len(lines) > _CURVES else []
     warned = [f"  curves without points, since no run of these gave their metric: {'; '.join(empty)}"] if empty else []
     return [*lines[:_CURVES], *more, *warned]

@@ -54,7 +54,7 @@ def format_sheets(found: list[Row]) -> list[str]:
 
 def _sheet(row: Row) -> list[str]:
     size = f"{row['cells']:,} cells with {row['seeds']:,} seeds each, about {row['minutes']:g} minutes on two cores"
-    told = {
+    details = {
         "claim": row["claim"],
         "source": row["source"],
         "runs": size,
@@ -62,7 +62,7 @@ def _sheet(row: Row) -> list[str]:
         "needs": "a folder of real data, --data" if row["data"] else "",
     }
     lines = _hung(f"{row['name']}: ", row["title"])
-    for name, text in told.items():
+    for name, text in details.items():
         lines += _hung(f"  {name:8} ", text) if text else []
     return lines
 

@@ -113,9 +113,9 @@ def _stopped_nodes(directory: Path, network: LocalNetwork) -> list[int]:
 
 
 async def _begin(directory: Path, network: LocalNetwork, workers: WorkerGroup, stopped: Collection[int] = ()) -> None:
-    with progress_bar("nodes that have found others", network.plan.nodes - len(stopped)) as told:
+    with progress_bar("nodes that have found others", network.plan.nodes - len(stopped)) as on_progress:
         try:
-            await wait_until_linked(directory, network, workers, _START_S, told, stopped)
+            await wait_until_linked(directory, network, workers, _START_S, on_progress, stopped)
         except TimeoutError:
             raise LocalError(
                 f"not every node found others within {_START_S:g} s; what was started is ended again"
@@ -165,8 +165,8 @@ def status(arguments: argparse.Namespace, _: Context) -> Report:
     for host in hosts:
         shown = host.detail or ("up" if host.up else "down")
         lines.append(f"  {host.name:{width}}  {host.address:20} {host.role:10} {shown}")
-    told = [host._asdict() for host in hosts]
-    return Report({"up": len(up), "pids": pids, "nodes": nodes, "hosts": told}, lines)
+    host_data = [host._asdict() for host in hosts]
+    return Report({"up": len(up), "pids": pids, "nodes": nodes, "hosts": host_data}, lines)
 
 
 async def _look(directory: Path, network: LocalNetwork) -> tuple[list[Status | None], list[LocalHost]]:

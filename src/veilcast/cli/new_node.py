@@ -42,7 +42,7 @@ def new(arguments: argparse.Namespace, context: Context) -> Report:
 
 def node_file(keyring: str, listen: str, address: str | None, peers: list[str]) -> str:
     """TOML's strings and lists are written like JSON's."""
-    told = f"address = {json.dumps(address)}" if address is not None else '# address = "203.0.113.7:4000"'
+    address_line = f"address = {json.dumps(address)}" if address is not None else '# address = "203.0.113.7:4000"'
     return f"""\
 # The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
 keyring = {json.dumps(keyring)}
@@ -51,7 +51,7 @@ keyring = {json.dumps(keyring)}
 listen = {json.dumps(listen)}
 
 # The address by which others reach it, if that differs: behind a router, or with 0.0.0.0 above.
-{told}
+{address_line}
 
 # Members to begin with; they name more. A few that are mostly online are enough, and they may differ between nodes.
 peers = {json.dumps(peers)}

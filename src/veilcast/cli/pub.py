@@ -31,9 +31,9 @@ def pub(arguments: argparse.Namespace, context: Context) -> Report:
     delay, now_us = status.delay, context.now_us()
     if delay is not None and is_worth_telling(delay, now_us) and not (status.hindrances and delay.until_us is None):
         context.warn(f"it waits: {format_delay(delay, now_us)}")
-    told = None if delay is None else {"reason": delay.reason, "until_us": delay.until_us}
+    delay_data = None if delay is None else {"reason": delay.reason, "until_us": delay.until_us}
     return Report(
-        {"published": len(body), "delay": told},
+        {"published": len(body), "delay": delay_data},
         [f"published {pluralize(len(body), 'byte')}; the node has it on its disk"],
     )
 

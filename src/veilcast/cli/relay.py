@@ -42,8 +42,8 @@ def run_server(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.node.relay import load_server
 
     config = service_run.load_process_config(arguments.config, load_server)
-    with compose_server(config, service_run.process_passphrase(arguments, config, context)) as station:
-        return _serve(station, arguments, context)
+    with compose_server(config, service_run.process_passphrase(arguments, config, context)) as setup:
+        return _serve(setup, arguments, context)
 
 
 def run_proxy(arguments: argparse.Namespace, context: Context) -> Report:
@@ -52,13 +52,11 @@ def run_proxy(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.node.relay import load_proxy
 
     config = service_run.load_process_config(arguments.config, load_proxy)
-    with compose_proxy(config, service_run.process_passphrase(arguments, config, context)) as station:
-        return _serve(station, arguments, context)
+    with compose_proxy(config, service_run.process_passphrase(arguments, config, context)) as setup:
+        return _serve(setup, arguments, context)
 
 
-def _serve(station: ServiceSetup[HostService], arguments: argparse.Namespace, context: Context) -> Report:
+def _serve(setup: ServiceSetup[HostService], arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.cli import service_run
 
-    return service_run.run_service(
-        station, context, as_json=arguments.json, left="its disk keeps what has not gone out"
-    )
+    return service_run.run_service(setup, context, as_json=arguments.json, left="its disk keeps what has not gone out")

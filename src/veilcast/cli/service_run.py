@@ -45,15 +45,15 @@ def process_passphrase(arguments: argparse.Namespace, config: ProcessConfig, con
     return passphrase.read_passphrase(context, config.keyring, named, passphrase_file(Path(config.keyring)))
 
 
-def run_service(station: ServiceSetup[Any], context: Context, *, as_json: bool, left: str) -> Report:
+def run_service(setup: ServiceSetup[Any], context: Context, *, as_json: bool, left: str) -> Report:
     """Serve until stopped, and print the addresses at the start; `left` is printed if something was left to do."""
 
     def ready(driver: MachineDriver) -> None:
-        places = list(driver.addresses) if station.address is None else [station.address]
+        places = list(driver.addresses) if setup.address is None else [setup.address]
         line = f"listening at {', '.join(places)}" if places else "running"
         context.say(json.dumps({"listening": places}) if as_json else line)
 
-    drained = asyncio.run(serve(station, ready))
+    drained = asyncio.run(serve(setup, ready))
     return Report({"drained": drained}, ["all that was promised has gone out" if drained else left])
 
 

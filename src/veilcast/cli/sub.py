@@ -30,8 +30,8 @@ def sub(arguments: argparse.Namespace, context: Context) -> Report:
     with connect_sync(config_path(arguments)) as me:
         subscription = me.subscribe(interest, keep=arguments.keep)
         waiting = subscription.waiting()
-        told = READY if waiting is None else mode_texts(me.status().mode).ready(waiting.until_us)
-        context.warn(f"subscribed; {told}")
+        readiness = READY if waiting is None else mode_texts(me.status().mode).ready(waiting.until_us)
+        context.warn(f"subscribed; {readiness}")
         warn_if_hindered(me, context)
         for number, note in enumerate(subscription, start=1):
             context.say(show(note))

@@ -43,7 +43,7 @@ class TorEndpoint(NamedTuple):
 
 
 @contextmanager
-def open_tor(table: TorTable, state: Path, told: TorProgress = lambda percent: None) -> Iterator[Tor | None]:
+def open_tor(table: TorTable, state: Path, on_progress: TorProgress = lambda percent: None) -> Iterator[Tor | None]:
     """Open the Tor that a file asks for, started and in its network; None if the file asks for none."""
     if table.danger_off:
         yield None
@@ -59,7 +59,7 @@ def open_tor(table: TorTable, state: Path, told: TorProgress = lambda percent: N
         from veilcast.net.tor import start_tor
 
         make_directory(state)  # Tor would make it readable for others.
-        with start_tor(state / "tor", network=network, told=told) as tor:
+        with start_tor(state / "tor", network=network, on_progress=on_progress) as tor:
             yield tor
 
 
@@ -71,8 +71,8 @@ def open_tor_with_progress(table: TorTable, state: Path, context: Context) -> It
         yield None
         return
     with ExitStack() as parts:
-        with progress_bar("Tor joins its network", 100) as told:
-            tor = parts.enter_context(open_tor(table, state, told))
+        with progress_bar("Tor joins its network", 100) as on_progress:
+            tor = parts.enter_context(open_tor(table, state, on_progress))
         yield tor
 
 

@@ -25,6 +25,6 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
 
     config = service_run.load_process_config(arguments.config, load_directory)
     secret = service_run.process_passphrase(arguments, config, context)
-    with compose_directory(config, secret, open_tor_with_progress(config.tor, Path(config.state), context)) as station:
+    with compose_directory(config, secret, open_tor_with_progress(config.tor, Path(config.state), context)) as setup:
         left = "its disk keeps what has not gone out"
-        return service_run.run_service(station, context, as_json=arguments.json, left=left)
+        return service_run.run_service(setup, context, as_json=arguments.json, left=left)

@@ -20,9 +20,9 @@ def up(arguments: argparse.Namespace, _: Context) -> Report:
     make_directory(directory)
     with (
         lock_directory(directory),
-        progress_bar("know of all others") as told,
+        progress_bar("know of all others") as on_progress,
     ):
-        tor_testnet.start_network(directory, relays=arguments.relays, told=told)
+        tor_testnet.start_network(directory, relays=arguments.relays, on_progress=on_progress)
         found = tor_testnet.list_processes(directory)
     network = tor_testnet.network_file(directory).absolute()
     lines = [

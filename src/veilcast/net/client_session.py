@@ -290,7 +290,7 @@ class ClientSession:
                 self._followed[subscription].ended = True
             case control_protocol.Readiness(subscription, ready, until_us) if subscription in self._followed:
                 followed = self._followed[subscription]
-                followed.waiting, followed.told = None if ready else Waiting(until_us), True
+                followed.waiting, followed.is_known = None if ready else Waiting(until_us), True
             case control_protocol.SubscribedAnswer(subscription):
                 if number in self._answers:
                     # Made here, because the first note may follow before the caller runs again.
@@ -337,14 +337,14 @@ class SubscriptionCalls:
 
     def waiting(self) -> Call[Waiting | None]:
         followed = yield from self._follow()
-        while not followed.told:
+        while not followed.is_known:
             self._check(followed)
             yield
         return followed.waiting
 
     def ready(self) -> Call[None]:
         followed = yield from self._follow()
-        while not followed.told or followed.waiting is not None:
+        while not followed.is_known or followed.waiting is not None:
             self._check(followed)
             yield
 
@@ -406,13 +406,13 @@ class SubscriptionCalls:
 class _Followed:
     """Notes and state that have arrived for one subscription."""
 
-    __slots__ = ("ended", "notes", "told", "waiting")
+    __slots__ = ("ended", "is_known", "notes", "waiting")
 
     def __init__(self) -> None:
         self.notes: dict[int, Note] = {}
         """Notes by their offset in the stream, in the order of arrival."""
         self.waiting: Waiting | None = None
-        self.told = False
+        self.is_known = False
         """True once the node has sent the readiness of the subscription."""
         self.ended = False
 

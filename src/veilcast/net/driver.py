@@ -57,8 +57,8 @@ class MachineDriver:
         self._act_on = act_on
         self._clock = clock or SystemClock()
         self.now = self._clock.now
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_us = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_us = 0
         self._timer_ran_us = -1
         self._touched = False
         self._is_open = False
@@ -86,7 +86,7 @@ class MachineDriver:
         """Schedule a turn: the owner has called the machine. Several calls before the turn need only one turn."""
         if not self._touched and self._is_open:
             self._touched = True
-            self._loop.call_soon(self._again)
+            self._loop.call_soon(self._run_touched_turn)
 
     async def drain(self, finish: Callable[[], Awaitable[None]], within_s: float) -> bool:
         """Let the owner finish while the machine runs on, then close. Returns True if that was done in time."""
@@ -94,7 +94,7 @@ class MachineDriver:
             async with asyncio.timeout(within_s):
                 await finish()
                 self._turn(self.now())
-                await self._flushed()
+                await self._wait_flushed()
         except TimeoutError:
             return False
         finally:
@@ -103,9 +103,9 @@ class MachineDriver:
 
     def close(self) -> None:
         self._is_open = False
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._stop()
 
     # --- implemented by each driver ---------------------------------------------------------------------------
@@ -121,21 +121,21 @@ class MachineDriver:
     def _send(self, frames: list[Frame]) -> None:
         raise NotImplementedError
 
-    def _room(self) -> int:
+    def _frames_allowed(self) -> int:
         """The number of frames that may be sent now."""
         return FRAMES
 
-    def _tell(self, event: Event, now: int) -> None:
+    def _handle_event(self, event: Event, now: int) -> None:
         """Act on events about connections; hand the rest to the owner."""
         raise NotImplementedError
 
-    async def _flushed(self) -> None:
+    async def _wait_flushed(self) -> None:
         """Return when nothing waits here to be sent."""
 
     # --- turns ------------------------------------------------------------------------------------------------
 
-    def _due(self) -> None:
-        self._alarm = None
+    def _run_timer(self) -> None:
+        self._timer = None
         now, due = self.now(), self._machine.next_timer()
         if due is None or due > now:
             # The alarm was set for an earlier deadline, which the machine has moved since.
@@ -147,7 +147,7 @@ class MachineDriver:
         self.faults.contain(self._machine.handle_timer, now)
         self._turn(now)
 
-    def _again(self) -> None:
+    def _run_touched_turn(self) -> None:
         self._touched = False
         if self._is_open:
             self._turn(self.now())
@@ -155,7 +155,7 @@ class MachineDriver:
     def _turn(self, now: int) -> None:
         more = False
         try:
-            room = self._room()
+            room = self._frames_allowed()
             if room and (frames := self.faults.call_or_none(self._machine.frames_to_send, now, room)):
                 more = len(frames) == room
                 self._send(frames)
@@ -165,7 +165,7 @@ class MachineDriver:
                     break
                 # The owner's reaction may give the machine something to send.
                 more = True
-                self._tell(event, now)
+                self._handle_event(event, now)
         finally:
             if more:
                 self.touch()
@@ -186,12 +186,12 @@ class MachineDriver:
         if due <= now == self._timer_ran_us:
             # It has run, and is due still. A machine at fault must not keep the loop from all else.
             due = now + RETRY_US
-        if self._alarm is not None:
-            if self._alarm_us <= due:
+        if self._timer is not None:
+            if self._timer_us <= due:
                 return
-            self._alarm.cancel()
-        self._alarm_us = due
-        self._alarm = self._loop.call_at(self._clock.loop_time(due), self._due)
+            self._timer.cancel()
+        self._timer_us = due
+        self._timer = self._loop.call_at(self._clock.loop_time(due), self._run_timer)
 
 
 FRAMES: Final = 256

@@ -74,12 +74,12 @@ def ask_host(path: Path, question: dict[str, Any]) -> dict[str, Any]:
     except OSError as error:
         raise UnreachableError(f"no broker answers at {path}; is it running?") from error
     try:
-        told = _ANSWERS.decode(line)
+        answer_ = _ANSWERS.decode(line)
     except MalformedError as error:
         raise UnreachableError(f"what answers at {path} is no broker, or is ending") from error
-    if "error" in told:
-        raise LocalError(str(told["error"]))
-    return told
+    if "error" in answer_:
+        raise LocalError(str(answer_["error"]))
+    return answer_
 
 
 QUESTION_MAX: Final = 1 << 17

@@ -30,17 +30,17 @@ class InboundStreams:
     def __init__(
         self,
         listen: Sequence[str | socket.socket],
-        way: StreamSetup,
+        setup: StreamSetup,
         limits: StreamLimits,
         now: Callable[[], int],
-        ends: CloseReasons,
+        reasons: CloseReasons,
         let_in: Callable[[FrameStream, PeerIdentity], None],
     ) -> None:
         """`let_in` takes over the stream of a peer that may enter. `listen` has addresses, or sockets that listen
         already."""
         self._wanted = [parse_address(where) if isinstance(where, str) else where for where in listen]
-        self._way = way
-        self._limits, self._now, self._ends, self._let_in = limits, now, ends, let_in
+        self._setup = setup
+        self._limits, self._now, self._reasons, self._let_in = limits, now, reasons, let_in
         self._listeners: list[socket.socket] = []
         self._strangers: dict[FrameStream, asyncio.TimerHandle] = {}
         self._slots = HandshakeSlots[FrameStream](limits.handshakes, lambda stream: stream.has_sent)
@@ -65,22 +65,22 @@ class InboundStreams:
             self._loop.remove_reader(bound)
             bound.close()
         self._listeners.clear()
-        for stream, alarm in self._strangers.items():
-            alarm.cancel()
+        for stream, timer in self._strangers.items():
+            timer.cancel()
             self._slots.remove(stream)
             stream.end()
         self._strangers.clear()
 
     def handshake_done(self, stream: FrameStream, certificate: bytes) -> None:
         try:
-            guest = self._way.identify_caller(certificate)
-            guest.check(self._now())
+            identity = self._setup.identify_caller(certificate)
+            identity.check(self._now())
         except RemoteError as error:
             stream.drop(str(error))
         else:
             self._strangers.pop(stream).cancel()
             self._slots.remove(stream)
-            self._let_in(stream, guest)
+            self._let_in(stream, identity)
 
     def frames_received(self, stream: FrameStream, records: list[bytes]) -> None:
         raise AssertionError("a peer is not heard before it is let in")
@@ -89,11 +89,11 @@ class InboundStreams:
         """Ignored: a handshake has no backlog."""
 
     def stream_ended(self, stream: FrameStream, reason: str) -> None:
-        alarm = self._strangers.pop(stream, None)
-        if alarm is not None:
-            alarm.cancel()
+        timer = self._strangers.pop(stream, None)
+        if timer is not None:
+            timer.cancel()
             self._slots.remove(stream)
-        self._ends.add(reason)
+        self._reasons.add(reason)
 
     def _accept(self, bound: socket.socket) -> None:
         for _ in range(ACCEPTS):
@@ -109,13 +109,19 @@ class InboundStreams:
             self.accepted += 1
             if self._slots.refuses(format_address(source)):
                 caller.close()
-                self._ends.add(CROWDED)
+                self._reasons.add(CROWDED)
                 continue
             victim = self._slots.victim()
             if victim is not None:
                 victim.drop(CROWDED)
             stream = FrameStream(
-                caller, self._way.wrap_inbound(), self._way.frame_format, self, self._loop, self._limits, called=True
+                caller,
+                self._setup.wrap_inbound(),
+                self._setup.frame_format,
+                self,
+                self._loop,
+                self._limits,
+                called=True,
             )
             self._strangers[stream] = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
             self._slots.add(stream, format_address(source))
@@ -124,11 +130,11 @@ class InboundStreams:
     def _rest(self, bound: socket.socket) -> None:
         """Stop accepting for `REST_S`: the system has no free sockets. Waiting callers stay in the queue of the
         system."""
-        self._ends.add(EXHAUSTED)
+        self._reasons.add(EXHAUSTED)
         self._loop.remove_reader(bound)
-        self._loop.call_later(REST_S, self._again, bound)
+        self._loop.call_later(REST_S, self._accept_again, bound)
 
-    def _again(self, bound: socket.socket) -> None:
+    def _accept_again(self, bound: socket.socket) -> None:
         if bound in self._listeners:
             self._loop.add_reader(bound, self._accept, bound)
 

@@ -44,7 +44,7 @@ class MqttDriver(BaseStreamDriver):
         rng: Random | None = None,
     ) -> None:
         super().__init__(
-            machine, listen=(), way=broker, act_on=act_on, clock=clock, limits=limits or MQTT_LIMITS, rng=rng
+            machine, listen=(), setup=broker, act_on=act_on, clock=clock, limits=limits or MQTT_LIMITS, rng=rng
         )
 
 

@@ -6,7 +6,7 @@ its own, so calls for two purposes have no common caller.
 
 Tor connects callers of our onion service to a doorway, a listening socket on loopback. Any other process on this
 computer that connects there is anonymous, too. Strangers can come in any number and need no certificate. So when the
-limit is reached, the peer that has been silent for the longest time gives way.
+limit is reached, the peer that has been silent for the longest time gives setup.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class OnionDriver(BaseStreamDriver):
         super().__init__(
             machine,
             listen=listen,
-            way=_OnionSetup(reach),
+            setup=_OnionSetup(reach),
             act_on=act_on,
             clock=clock,
             limits=limits or ONION_LIMITS,
@@ -69,10 +69,10 @@ class OnionDriver(BaseStreamDriver):
         next(iter(self._quiet)).drop(CROWDED)
         return True
 
-    def _set_up(self, peer: Address, stream: FrameStream, guest: PeerIdentity) -> None:
+    def _set_up(self, peer: Address, stream: FrameStream, identity: PeerIdentity) -> None:
         if stream.is_inbound:
             self._quiet[stream] = None
-        super()._set_up(peer, stream, guest)
+        super()._set_up(peer, stream, identity)
 
     def _forget(self, stream: FrameStream) -> None:
         self._quiet.pop(stream, None)

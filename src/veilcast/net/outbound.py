@@ -1,8 +1,8 @@
 """Outbound streams: the peers that the machine wants, each dialled until it answers.
 
 A peer has answered when its welcome arrives: an empty record that says that the peer has accepted us. In TLS 1.3 the
-caller's handshake ends before the peer has judged the caller's certificate, so the end of the handshake is not enough.
-A frame format without a welcome (`FrameFormat.has_welcome`) counts the end of the handshake as the answer.
+caller's handshake reasons before the peer has judged the caller's certificate, so the end of the handshake is not
+enough. A frame format without a welcome (`FrameFormat.has_welcome`) counts the end of the handshake as the answer.
 
 After a failed call, or the end of a stream, the driver dials again after a pause. The pause doubles with every failure
 and is shortened by a random factor, so that peers that lost the same host do not all return at one moment.
@@ -37,13 +37,13 @@ class MissingPeer(NamedTuple):
 class _OutboundPeer:
     """The state of one wanted peer."""
 
-    __slots__ = ("alarm", "failures", "guest", "reason", "since_us", "stream")
+    __slots__ = ("failures", "identity", "reason", "since_us", "stream", "timer")
 
     def __init__(self, now: int) -> None:
         self.stream: FrameStream | None = None
         """The stream of a call that is under way."""
-        self.guest: PeerIdentity | None = None
-        self.alarm: asyncio.TimerHandle | None = None
+        self.identity: PeerIdentity | None = None
+        self.timer: asyncio.TimerHandle | None = None
         """Timer of the next call, or of the deadline of this one; None while the peer is connected."""
         self.since_us = now
         """Time of the last connect or disconnect, in microseconds."""
@@ -56,17 +56,17 @@ class OutboundStreams:
 
     def __init__(
         self,
-        way: StreamSetup,
+        setup: StreamSetup,
         limits: StreamLimits,
         rng: Random,
         now: Callable[[], int],
-        ends: CloseReasons,
+        reasons: CloseReasons,
         answered: Callable[[Address, FrameStream, PeerIdentity], None],
         lost: Callable[[Address], None],
     ) -> None:
         """`answered` takes over a stream and reports its end to `redial_later`. `lost` is called for each failed
         call."""
-        self._way, self._limits, self._rng, self._now, self._ends = way, limits, rng, now, ends
+        self._setup, self._limits, self._rng, self._now, self._reasons = setup, limits, rng, now, reasons
         self._answered, self._lost = answered, lost
         self._calls: dict[Address, _OutboundPeer] = {}
         self._under_way: dict[FrameStream, Address] = {}
@@ -82,7 +82,7 @@ class OutboundStreams:
         return [
             MissingPeer(peer, call.since_us, call.reason)
             for peer, call in self._calls.items()
-            if call.alarm is not None
+            if call.timer is not None
         ]
 
     def want(self, peer: Address) -> None:
@@ -99,8 +99,8 @@ class OutboundStreams:
         call = self._calls.pop(peer, None)
         if call is None:
             return
-        if call.alarm is not None:
-            call.alarm.cancel()
+        if call.timer is not None:
+            call.timer.cancel()
         if call.stream is not None:
             del self._under_way[call.stream]
             call.stream.end()
@@ -111,8 +111,8 @@ class OutboundStreams:
         if call is None:
             return
         now = self._now()
-        if call.alarm is not None:
-            call.alarm.cancel()
+        if call.timer is not None:
+            call.timer.cancel()
         else:
             # It was here. If for longer than it would now be waited for, all is as at the beginning.
             if now - call.since_us >= self._pause_s(call) * 1_000_000:
@@ -122,24 +122,24 @@ class OutboundStreams:
         # Peers that lost the same host at one moment do not all return at one moment.
         pause_s = self._pause_s(call) * self._rng.uniform(0.5, 1)
         call.failures += 1
-        call.alarm = self._loop.call_later(pause_s, self._dial, peer)
+        call.timer = self._loop.call_later(pause_s, self._dial, peer)
 
     def handshake_done(self, stream: FrameStream, certificate: bytes) -> None:
         try:
-            guest = self._way.identify_callee(certificate, self._under_way[stream])
-            guest.check(self._now())
+            identity = self._setup.identify_callee(certificate, self._under_way[stream])
+            identity.check(self._now())
         except RemoteError as error:
             stream.drop(str(error))
             return
-        self._calls[self._under_way[stream]].guest = guest
-        if not self._way.frame_format.has_welcome:
-            self._take_up(stream)
+        self._calls[self._under_way[stream]].identity = identity
+        if not self._setup.frame_format.has_welcome:
+            self._hand_over(stream)
 
     def frames_received(self, stream: FrameStream, records: list[bytes]) -> None:
         if records.pop(0) != WELCOME:
             stream.drop(UNWELCOME)
             return
-        self._take_up(stream)
+        self._hand_over(stream)
         if records:
             stream.callbacks.frames_received(stream, records)
 
@@ -150,28 +150,28 @@ class OutboundStreams:
         peer = self._under_way.pop(stream)
         self._failed(peer, REFUSED if reason == CLOSED else reason)
 
-    def _take_up(self, stream: FrameStream) -> None:
+    def _hand_over(self, stream: FrameStream) -> None:
         peer = self._under_way.pop(stream)
         call = self._calls[peer]
-        if call.alarm is not None:
-            call.alarm.cancel()
-        assert call.guest is not None
-        guest, call.stream, call.guest, call.alarm = call.guest, None, None, None
+        if call.timer is not None:
+            call.timer.cancel()
+        assert call.identity is not None
+        identity, call.stream, call.identity, call.timer = call.identity, None, None, None
         call.since_us, call.reason = self._now(), ""
-        self._answered(peer, stream, guest)
+        self._answered(peer, stream, identity)
 
     def _dial(self, peer: Address) -> None:
         call = self._calls[peer]
         try:
-            family, address, wrap = self._way.dial(peer)
+            family, address, wrap = self._setup.dial(peer)
             dialled = socket.socket(family, socket.SOCK_STREAM)
         except (ConfigError, OSError):
             self._failed(peer, UNREACHABLE)
             return
         call.stream = stream = FrameStream(
-            dialled, wrap, self._way.frame_format, self, self._loop, self._limits, called=False
+            dialled, wrap, self._setup.frame_format, self, self._loop, self._limits, called=False
         )
-        call.alarm = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
+        call.timer = self._loop.call_later(self._limits.handshake_s, stream.drop, LATE)
         self._under_way[stream] = peer
         try:
             code = dialled.connect_ex(address)
@@ -187,7 +187,7 @@ class OutboundStreams:
         return min(limits.backoff_s * (1 << min(call.failures, DOUBLINGS)), limits.backoff_max_s)
 
     def _failed(self, peer: Address, reason: str) -> None:
-        self._ends.add(reason)
+        self._reasons.add(reason)
         self.redial_later(peer, reason)
         self._lost(peer)
 

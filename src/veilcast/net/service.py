@@ -31,12 +31,12 @@ class HostService:
 
     def __init__(
         self,
-        books: EventJournal,
+        journal: EventJournal,
         write: Callable[[Sequence[Any]], Any],
         driver: MachineDriver,
         numbers: Callable[[], Mapping[str, float]],
     ) -> None:
-        self._writer = GroupCommit(books, write, driver)
+        self._writer = GroupCommit(journal, write, driver)
         self.run, self.act_on, self.finish = self._writer.run, self._writer.act_on, self._writer.flush
         self.numbers = numbers
 
@@ -90,7 +90,7 @@ class ServiceSetup(Generic[_O]):
     """The address by which others call the service, if it is not a listening address of the driver."""
     watch: Watchdog | None = None
 
-    def make_frontend(self, owner: _O, stop: Callable[[], object]) -> ControlFrontend | None:
+    def make_frontend(self, service: _O, stop: Callable[[], object]) -> ControlFrontend | None:
         """Make the frontend for local users; None for a service without local users."""
         return None
 
@@ -102,8 +102,8 @@ class NodeSetup(ServiceSetup[NodeService]):
     control: Path
     clients_max: int = 16
 
-    def make_frontend(self, owner: NodeService, stop: Callable[[], object]) -> ControlServer:
-        return ControlServer(self.control, owner, stop, self.clients_max)
+    def make_frontend(self, service: NodeService, stop: Callable[[], object]) -> ControlServer:
+        return ControlServer(self.control, service, stop, self.clients_max)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,20 +114,20 @@ class HostSetup(ServiceSetup[_O]):
     make_handler: Callable[[_O, Callable[[], object]], QueryHandler]
     """Makes the query handler from the service and the function that stops it."""
 
-    def make_frontend(self, owner: _O, stop: Callable[[], object]) -> HostQueryServer:
-        return HostQueryServer(self.control, self.make_handler(owner, stop))
+    def make_frontend(self, service: _O, stop: Callable[[], object]) -> HostQueryServer:
+        return HostQueryServer(self.control, self.make_handler(service, stop))
 
 
-async def serve(station: ServiceSetup[_O], on_ready: Callable[[MachineDriver], object] = lambda _: None) -> bool:
+async def serve(setup: ServiceSetup[_O], on_ready: Callable[[MachineDriver], object] = lambda _: None) -> bool:
     """Serve until a signal or a client asks to stop. Returns True if everything that was promised has been sent by
     then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     with _signals(stop, hurry):
-        return await serve_until(station, stop, hurry, on_ready)
+        return await serve_until(setup, stop, hurry, on_ready)
 
 
 async def serve_until(
-    station: ServiceSetup[_O],
+    setup: ServiceSetup[_O],
     stop: asyncio.Event,
     hurry: asyncio.Event,
     on_ready: Callable[[MachineDriver], object] = lambda _: None,
@@ -135,32 +135,32 @@ async def serve_until(
     """Serve until `stop` is set, for a process with its own signal handlers and several services on one event loop."""
     faults = LoopFaults()
     asyncio.get_running_loop().set_exception_handler(faults)
-    driver = station.make_driver(station.machine, lambda event: owner.act_on(event), station.clock)
-    owner = station.make_service(driver)
-    desk = station.make_frontend(owner, stop.set)
+    driver = setup.make_driver(setup.machine, lambda event: service.act_on(event), setup.clock)
+    service = setup.make_service(driver)
+    frontend = setup.make_frontend(service, stop.set)
 
     def numbers() -> dict[str, float]:
-        clients = {} if desk is None else {"control_clients": desk.clients}
-        return {**owner.numbers(), **driver.numbers(), **clients, "callback_faults_total": faults.count}
+        clients = {} if frontend is None else {"control_clients": frontend.clients}
+        return {**service.numbers(), **driver.numbers(), **clients, "callback_faults_total": faults.count}
 
     async with contextlib.AsyncExitStack() as parts:
         parts.callback(driver.close)
-        if desk is not None:
+        if frontend is not None:
             # The control socket comes first: it shows whether another node runs here.
-            await desk.open()
-            parts.push_async_callback(desk.close)
-        if station.metrics is not None:
-            metrics = MetricsServer(station.metrics, numbers)
+            await frontend.open()
+            parts.push_async_callback(frontend.close)
+        if setup.metrics is not None:
+            metrics = MetricsServer(setup.metrics, numbers)
             await metrics.open()
             parts.push_async_callback(metrics.close)
         driver.open()
-        work = asyncio.create_task(_work(owner, station.watch))
+        work = asyncio.create_task(_work(service, setup.watch))
         parts.push_async_callback(_end, work)
         _LOG.info("started")
         on_ready(driver)
         await _first(work, stop.wait())
-        _LOG.info("stopping; at most %g s for what is under way", station.drain_s)
-        drained = await driver.drain(lambda: _finish(owner, hurry, work), station.drain_s)
+        _LOG.info("stopping; at most %g s for what is under way", setup.drain_s)
+        drained = await driver.drain(lambda: _finish(service, hurry, work), setup.drain_s)
         drained = drained and not hurry.is_set()
         if work.done():
             work.result()
@@ -168,9 +168,9 @@ async def serve_until(
         return drained
 
 
-async def _work(owner: MachineService, watch: Watchdog | None) -> None:
+async def _work(service: MachineService, watch: Watchdog | None) -> None:
     """Run the service's work and the watchdog; raises what either raised."""
-    parts = [asyncio.create_task(each()) for each in (owner.run, watch) if each is not None]
+    parts = [asyncio.create_task(each()) for each in (service.run, watch) if each is not None]
     try:
         ended, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         for part in ended:
@@ -196,17 +196,17 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-async def _finish(owner: MachineService, hurry: asyncio.Event, running: asyncio.Task[None]) -> None:
+async def _finish(service: MachineService, hurry: asyncio.Event, running: asyncio.Task[None]) -> None:
     """Let the service finish, unless `hurry` is set or its work fails."""
-    finishing = asyncio.create_task(_finish_or_fail(owner, running))
+    finishing = asyncio.create_task(_finish_or_fail(service, running))
     try:
         await _first(finishing, hurry.wait())
     finally:
         await _end(finishing)
 
 
-async def _finish_or_fail(owner: MachineService, running: asyncio.Task[None]) -> None:
-    finishing = asyncio.create_task(owner.finish())
+async def _finish_or_fail(service: MachineService, running: asyncio.Task[None]) -> None:
+    finishing = asyncio.create_task(service.finish())
     try:
         await asyncio.wait([finishing] if running.done() else [finishing, running], return_when=asyncio.FIRST_COMPLETED)
         if not finishing.done():
@@ -220,17 +220,17 @@ async def _finish_or_fail(owner: MachineService, running: asyncio.Task[None]) ->
 def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
-    def told() -> None:
+    def on_signal() -> None:
         (hurry if stop.is_set() else stop).set()
 
     # A script starts a background job with SIGINT ignored: Ctrl-C in its terminal is not for the node.
-    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in heeded:
-        loop.add_signal_handler(number, told)
+    handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
+        loop.add_signal_handler(number, on_signal)
     try:
         yield
     finally:
-        for number in heeded:
+        for number in handled:
             loop.remove_signal_handler(number)
 
 

@@ -46,7 +46,7 @@ class FrameStream:
         bound: socket.socket,
         wrap: StreamWrapper,
         framing: FrameFormat,
-        ears: StreamCallbacks,
+        callbacks: StreamCallbacks,
         loop: asyncio.AbstractEventLoop,
         limits: StreamLimits,
         *,
@@ -55,18 +55,18 @@ class FrameStream:
         """`called` is True if the peer called us, False if we call the peer."""
         bound.setblocking(False)
         _watch_over(bound)
-        self.callbacks = ears
+        self.callbacks = callbacks
         self._socket, self._loop, self._write_max = bound, loop, limits.write_max
         self._wrap = wrap
-        self._cutter, self._head = framing.make_reader(limits.record_max), framing.make_head
+        self._reader, self._head = framing.make_reader(limits.record_max), framing.make_head
         self._plain: list[bytes] = []
         """Frames that wait for the end of a turn, to be wrapped together."""
         self._waiting: deque[memoryview] = deque()
         """Wrapped bytes that the system has not accepted yet."""
         self._watching = False
-        self._shaken = False
+        self._handshaken = False
         self._open = True
-        self._patience = HANDSHAKE_BYTES
+        self._handshake_bytes_left = HANDSHAKE_BYTES
         self.is_inbound: Final = called
         self.unsent = 0
         """Bytes that the system has not accepted yet."""
@@ -81,7 +81,7 @@ class FrameStream:
     def start(self) -> None:
         """Begin on a connected socket."""
         self._loop.add_reader(self._socket, self._readable)
-        self._shake(b"")
+        self._do_handshake(b"")
 
     def start_when_connected(self) -> None:
         self._loop.add_writer(self._socket, self._connected)
@@ -101,7 +101,7 @@ class FrameStream:
     def end(self) -> None:
         """Close the stream on our own decision: tell the peer that nothing more follows, if the system accepts that at
         once."""
-        if self._open and self._shaken and not self._waiting:
+        if self._open and self._handshaken and not self._waiting:
             self._wrap.close_notify()
             with contextlib.suppress(OSError):
                 self._socket.send(self._wrap.outgoing())
@@ -130,36 +130,36 @@ class FrameStream:
         except OSError:
             data = b""
         if not data:
-            self.drop(CLOSED if self._shaken else LEFT)
+            self.drop(CLOSED if self._handshaken else LEFT)
             return
-        if not self._shaken:
-            self._patience -= len(data)
-            self._shake(data)
+        if not self._handshaken:
+            self._handshake_bytes_left -= len(data)
+            self._do_handshake(data)
             data = b""
-        if self._shaken and self._open:
+        if self._handshaken and self._open:
             self._read(data)
 
     # --- contents ---------------------------------------------------------------------------------------------
 
-    def _shake(self, data: bytes) -> None:
+    def _do_handshake(self, data: bytes) -> None:
         try:
-            self._shaken = self._wrap.handshake(data)
+            self._handshaken = self._wrap.handshake(data)
         except BrokenStream as broken:
             self.drop(broken.reason)
             return
         self._push()
         if not self._open:
             return
-        if self._shaken:
+        if self._handshaken:
             self.callbacks.handshake_done(self, self._wrap.peer_certificate())
-        elif self._patience < 0:
+        elif self._handshake_bytes_left < 0:
             self.drop(TOO_LONG)
 
     def _read(self, data: bytes) -> None:
         reason, records = "", list[bytes]()
         try:
             for chunk in self._wrap.read(data):
-                records.extend(self._cutter.feed(chunk))
+                records.extend(self._reader.feed(chunk))
         except BrokenStream as broken:
             reason = broken.reason
         except ExcessError:
@@ -180,11 +180,11 @@ class FrameStream:
             self.unsent += len(fresh)
         try:
             while self._waiting:
-                self._took(self._socket.sendmsg(islice(self._waiting, PIECES)))
+                self._drop_sent(self._socket.sendmsg(islice(self._waiting, PIECES)))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError:
-            self.drop(CLOSED if self._shaken else LEFT)
+            self.drop(CLOSED if self._handshaken else LEFT)
             return
         if self.unsent > self._write_max:
             self.drop(SLOW)
@@ -196,7 +196,7 @@ class FrameStream:
             self._watching = True
             self._loop.add_writer(self._socket, self._push)
 
-    def _took(self, size: int) -> None:
+    def _drop_sent(self, size: int) -> None:
         self.unsent -= size
         self.sent += size
         while size:

@@ -57,7 +57,7 @@ class BaseStreamDriver(MachineDriver):
         machine: Machine,
         *,
         listen: Sequence[str | socket.socket],
-        way: StreamSetup,
+        setup: StreamSetup,
         act_on: Callable[[Event], object],
         clock: SystemClock | None = None,
         limits: StreamLimits | None = None,
@@ -66,55 +66,55 @@ class BaseStreamDriver(MachineDriver):
         super().__init__(machine, act_on, clock)
         self.counts = RecordCounts()
         self._limits = limits = limits or StreamLimits()
-        self._ends = CloseReasons(self.now)
-        self.reasons = self._ends.counts
+        self._reasons = CloseReasons(self.now)
+        self.reasons = self._reasons.counts
         """How many streams, handshakes and calls ended, by reason."""
-        self._callers = InboundStreams(listen, way, limits, self.now, self._ends, self._let_in)
-        self._calls = OutboundStreams(
-            way, limits, rng or SystemRandom(), self.now, self._ends, self._set_up, self._unanswered
+        self._inbound = InboundStreams(listen, setup, limits, self.now, self._reasons, self._let_in)
+        self._outbound = OutboundStreams(
+            setup, limits, rng or SystemRandom(), self.now, self._reasons, self._set_up, self._call_failed
         )
         self._up: dict[Address, _UpPeer] = {}
         self._names: dict[FrameStream, Address] = {}
         self._backlog = SendBacklog(limits, self.touch)
-        self._guests = 0
+        self._inbound_count = 0
         """The number of connected inbound peers."""
         self._review: asyncio.TimerHandle | None = None
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        return self._callers.addresses
+        return self._inbound.addresses
 
     def numbers(self) -> dict[str, float]:
         return {
             **super().numbers(),
             "streams_up": len(self._up),
-            "streams_accepted_total": self._callers.accepted,
+            "streams_accepted_total": self._inbound.accepted,
             "streams_ended_total": self.reasons.total(),
         }
 
     def peers(self) -> list[PeerState]:
         here = [PeerState(peer, True, up.since_us, "") for peer, up in self._up.items()]
         return here + [
-            PeerState(peer, False, since_us, reason) for peer, since_us, reason in self._calls.missing_peers()
+            PeerState(peer, False, since_us, reason) for peer, since_us, reason in self._outbound.missing_peers()
         ]
 
     def _start(self) -> None:
-        self._callers.open(self._loop)
-        self._calls.open(self._loop)
-        self._review = self._loop.call_later(self._limits.review_s, self._look_again)
+        self._inbound.open(self._loop)
+        self._outbound.open(self._loop)
+        self._review = self._loop.call_later(self._limits.review_s, self._run_review)
 
     def _stop(self) -> None:
         if self._review is not None:
             self._review.cancel()
-        self._callers.close()
-        self._calls.close()
+        self._inbound.close()
+        self._outbound.close()
         for up in self._up.values():
             up.stream.end()
         self._up.clear()
         for stream in list(self._names):
             self._forget(stream)
 
-    async def _flushed(self) -> None:
+    async def _wait_flushed(self) -> None:
         await self._backlog.wait_empty()
 
     # --- frames and events ------------------------------------------------------------------------------------
@@ -133,14 +133,14 @@ class BaseStreamDriver(MachineDriver):
             self._flush(stream)
         self._backlog.drop_longest()
 
-    def _room(self) -> int:
+    def _frames_allowed(self) -> int:
         return 0 if self._backlog.must_wait else self._limits.frames_per_turn
 
-    def _tell(self, event: Event, now: int) -> None:
+    def _handle_event(self, event: Event, now: int) -> None:
         if isinstance(event, Connect):
-            self._calls.want(event.peer)
+            self._outbound.want(event.peer)
         elif isinstance(event, Disconnect):
-            self._calls.forget(event.peer)
+            self._outbound.forget(event.peer)
             if event.peer in self._up:
                 self._take_down(event.peer).end()
         elif not isinstance(event, Listen):  # The driver listens at its addresses from the start.
@@ -153,15 +153,15 @@ class BaseStreamDriver(MachineDriver):
 
     # --- connected peers --------------------------------------------------------------------------------------
 
-    def _let_in(self, stream: FrameStream, guest: PeerIdentity) -> None:
-        before = self._up.get(guest.name)
+    def _let_in(self, stream: FrameStream, peer_identity: PeerIdentity) -> None:
+        before = self._up.get(peer_identity.name)
         if before is not None:
             before.stream.drop(REPLACED)
-        elif self._guests >= self._limits.callers and not self._make_room():
+        elif self._inbound_count >= self._limits.callers and not self._make_room():
             stream.drop(FULL)
             return
-        self._guests += 1
-        self._set_up(guest.name, stream, guest)
+        self._inbound_count += 1
+        self._set_up(peer_identity.name, stream, peer_identity)
         stream.send(WELCOME)
         self._flush(stream)
 
@@ -169,14 +169,14 @@ class BaseStreamDriver(MachineDriver):
         """Make room for one more inbound peer. Returns False if that is not possible."""
         return False
 
-    def _unanswered(self, peer: Address) -> None:
+    def _call_failed(self, peer: Address) -> None:
         self._notice("peer_lost", peer, self.now())
         self.touch()
 
-    def _set_up(self, peer: Address, stream: FrameStream, guest: PeerIdentity) -> None:
+    def _set_up(self, peer: Address, stream: FrameStream, peer_identity: PeerIdentity) -> None:
         now = self.now()
         stream.callbacks = self
-        self._up[peer] = _UpPeer(stream, guest, now)
+        self._up[peer] = _UpPeer(stream, peer_identity, now)
         self._names[stream] = peer
         self._notice("peer_up", peer, now)
         self.touch()
@@ -188,7 +188,7 @@ class BaseStreamDriver(MachineDriver):
 
     def _forget(self, stream: FrameStream) -> None:
         del self._names[stream]
-        self._guests -= stream.is_inbound
+        self._inbound_count -= stream.is_inbound
         self._backlog.remove(stream)
 
     # --- stream callbacks -------------------------------------------------------------------------------------
@@ -210,21 +210,21 @@ class BaseStreamDriver(MachineDriver):
     def stream_ended(self, stream: FrameStream, reason: str) -> None:
         peer = self._names[stream]
         self._take_down(peer)
-        self._ends.add(reason)
-        self._calls.redial_later(peer, reason)
+        self._reasons.add(reason)
+        self._outbound.redial_later(peer, reason)
         self._notice("peer_lost", peer, self.now())
         self.touch()
 
-    def _look_again(self) -> None:
+    def _run_review(self) -> None:
         """Review: disconnect stalled streams, and check the certificates of all connected peers."""
         self._backlog.drop_stalled()
         now = self.now()
         for up in list(self._up.values()):
             try:
-                up.guest.check(now)
+                up.peer_identity.check(now)
             except RemoteError as error:
                 up.stream.drop(str(error))
-        self._review = self._loop.call_later(self._limits.review_s, self._look_again)
+        self._review = self._loop.call_later(self._limits.review_s, self._run_review)
 
 
 class TlsStreamDriver(BaseStreamDriver):
@@ -242,11 +242,11 @@ class TlsStreamDriver(BaseStreamDriver):
         rng: Random | None = None,
     ) -> None:
         super().__init__(
-            machine, listen=listen, way=TlsSetup(identity), act_on=act_on, clock=clock, limits=limits, rng=rng
+            machine, listen=listen, setup=TlsSetup(identity), act_on=act_on, clock=clock, limits=limits, rng=rng
         )
 
 
 class _UpPeer(NamedTuple):
     stream: FrameStream
-    guest: PeerIdentity
+    peer_identity: PeerIdentity
     since_us: int

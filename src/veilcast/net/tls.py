@@ -61,10 +61,10 @@ class TlsSetup:
         return DialTarget(*parse_address(split_pinned(peer)[1]), TlsWrapper(self._client, called=False))
 
     def identify_callee(self, certificate: bytes, peer: Address) -> PeerIdentity:
-        guest, (name, _) = self._hosts(certificate), split_pinned(peer)
-        if name and guest.name != name:
+        peer_identity, (name, _) = self._hosts(certificate), split_pinned(peer)
+        if name and peer_identity.name != name:
             raise ForgedError(ANOTHER)
-        return guest
+        return peer_identity
 
 
 class TlsWrapper:
@@ -83,7 +83,7 @@ class TlsWrapper:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise BrokenStream(_why(error, self._strange)) from error
+            raise BrokenStream(_close_reason(error, self._strange)) from error
         return True
 
     def peer_certificate(self) -> bytes:
@@ -153,7 +153,7 @@ def _readable(data: bytes) -> Iterator[str]:
         os.close(reader)
 
 
-def _why(error: ssl.SSLError, strange: str) -> str:
+def _close_reason(error: ssl.SSLError, strange: str) -> str:
     """Translate an error of OpenSSL into a close reason; `strange` if the signer is unknown."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _CERTIFICATE.get(error.verify_code, strange)

@@ -110,10 +110,10 @@ def start_tor(
     *,
     network: Path | None = None,
     within_s: float = 600.0,
-    told: Callable[[int], object] = lambda percent: None,
+    on_progress: Callable[[int], object] = lambda percent: None,
 ) -> Iterator[Tor]:
     """Start a Tor process with its files in `directory`, in the public network or in a private one: `network` is the
-    file that `tor_testnet` writes. `told` receives the progress in percent. Raises `LocalError` if `tor` is not
+    file that `tor_testnet` writes. `on_progress` receives the progress in percent. Raises `LocalError` if `tor` is not
     installed."""
     options = [] if network is None else read_network(network).options()
     options += ["ClientOnly 1", "SocksPort 127.0.0.1:auto OnionTrafficOnly", f"__OwningControllerProcess {os.getpid()}"]
@@ -124,7 +124,7 @@ def start_tor(
     try:
         with process.control(within_s) as control:
             control.ask("TAKEOWNERSHIP")
-            _await_bootstrap(control, process, within_s, told)
+            _await_bootstrap(control, process, within_s, on_progress)
             yield Tor(control)
     finally:
         process.end()
@@ -154,14 +154,16 @@ def _renew(process: TorProcess, options: Sequence[str]) -> None:
     process.remove_data()
 
 
-def _await_bootstrap(control: TorControl, process: TorProcess, within_s: float, told: Callable[[int], object]) -> None:
+def _await_bootstrap(
+    control: TorControl, process: TorProcess, within_s: float, on_progress: Callable[[int], object]
+) -> None:
     deadline = time.monotonic() + within_s
     while (percent := bootstrap_percent(control)) < 100:
-        told(percent)
+        on_progress(percent)
         if time.monotonic() > deadline:
             raise LocalError(f"Tor got no further than {percent} % in {within_s:g} s; {process.log} may say why")
         time.sleep(LOOK_S)
-    told(100)
+    on_progress(100)
 
 
 def bootstrap_percent(control: TorControl) -> int:

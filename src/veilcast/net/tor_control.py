@@ -165,7 +165,7 @@ class TorControl:
         elif "SAFECOOKIE" in known:
             named = re.search(r'COOKIEFILE="((?:[^"\\]|\\.)*)"', said)
             path = cookie or Path(re.sub(r"\\(.)", r"\1", named[1]) if named else "")
-            self._prove(_read_cookie(path, told=cookie is not None))
+            self._prove(_read_cookie(path, configured=cookie is not None))
         else:
             raise ConfigError("nothing shows that this is our Tor; set CookieAuthentication 1 in its torrc")
 
@@ -224,9 +224,9 @@ def _connect(where: str) -> socket.socket:
     return made
 
 
-def _read_cookie(path: Path, *, told: bool) -> bytes:
-    """Read a cookie file. `told` is True if our configuration names the file. Otherwise a stranger may have named it,
-    so the file can be a pipe, or endless."""
+def _read_cookie(path: Path, *, configured: bool) -> bytes:
+    """Read a cookie file. `configured` is True if our configuration names the file. Otherwise a stranger may have named
+    it, so the file can be a pipe, or endless."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
@@ -236,7 +236,7 @@ def _read_cookie(path: Path, *, told: bool) -> bytes:
         raise StorageError(
             f"cannot read Tor's cookie {path}: {reason}; on Debian, members of the group debian-tor may read it"
         ) from error
-    if not told:
+    if not configured:
         _check_owner(status, path, "tor.cookie")
     if len(cookie) != COOKIE:
         raise StorageError(f"{path} is no cookie of Tor")

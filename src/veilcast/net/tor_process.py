@@ -178,8 +178,8 @@ class TorProcess:
         except OSError:
             lines = []
         # Tor logs the cause as a warning, and then an error without it.
-        told = [line.partition("[warn] ")[2] for line in lines if "[warn] " in line]
-        return told[-1] if told else f"{self.log} may have a reason"
+        warnings = [line.partition("[warn] ")[2] for line in lines if "[warn] " in line]
+        return warnings[-1] if warnings else f"{self.log} may have a reason"
 
     def detach(self) -> None:
         """Let the process go on when this process ends; `halt` ends it."""

@@ -48,7 +48,7 @@ def start_network(
     relays: int = 4,
     owner: int | None = None,
     within_s: float = 600.0,
-    told: Callable[[int, int], object] = lambda known, of: None,
+    on_progress: Callable[[int, int], object] = lambda known, of: None,
 ) -> None:
     """Start a network in a directory that has none, and return when it is up; if it does not come up, nothing is left.
     With an `owner`, the id of a process, the network ends by itself when that process ends."""
@@ -64,19 +64,19 @@ def start_network(
     deadline = time.monotonic() + within_s
     try:
         ports = _free_ports(2 * len(names))
-        seats = [_PlannedProcess(*seat) for seat in zip(processes, ports[::2], ports[1::2], strict=True)]
+        plans = [_PlannedProcess(*planned) for planned in zip(processes, ports[::2], ports[1::2], strict=True)]
         with ThreadPoolExecutor(len(names)) as threads:
-            fingerprints = threads.map(_make_identity, seats[AUTHORITIES:])
-            lines = tuple(threads.map(lambda seat: _make_authority(seat, gencert), seats[:AUTHORITIES]))
+            fingerprints = threads.map(_make_identity, plans[AUTHORITIES:])
+            lines = tuple(threads.map(lambda planned: _make_authority(planned, gencert), plans[:AUTHORITIES]))
         network, bandwidths = PrivateNetwork(lines), _equal_bandwidths(fingerprints)
         for process in processes[:AUTHORITIES]:
             process.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             (process.directory / "bandwidths").write_text(bandwidths)
         _await_time_enough()
-        for seat in seats:
-            role = seat.authority_options() if seat.process in processes[:AUTHORITIES] else ()
-            seat.process.start([*network.options(), *seat.options(), *role, *_owned_by(owner)])
-        _await_agreement(processes, deadline, told)
+        for planned in plans:
+            role = planned.authority_options() if planned.process in processes[:AUTHORITIES] else ()
+            planned.process.start([*network.options(), *planned.options(), *role, *_owned_by(owner)])
+        _await_agreement(processes, deadline, on_progress)
         network_file(directory).write_bytes(msgspec.json.format(msgspec.json.encode(network)))
     except BaseException:
         for process in processes:
@@ -141,14 +141,14 @@ class _PlannedProcess(NamedTuple):
         return [*_AUTHORITY, f"V3BandwidthsFile {quote_path(self.process.directory / 'bandwidths')}"]
 
 
-def _make_identity(seat: _PlannedProcess) -> str:
+def _make_identity(planned: _PlannedProcess) -> str:
     """Make the identity keys of a Tor; returns the fingerprint."""
-    data = seat.process.directory / "data"
+    data = planned.process.directory / "data"
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     data.chmod(0o700)
     said = _run(
         [find_program(), "--list-fingerprint", "--quiet", "-f", "-", "--defaults-torrc", "/dev/null"],
-        "\n".join([f"DataDirectory {quote_path(data)}", *seat.options(), "DisableNetwork 1", ""]).encode(),
+        "\n".join([f"DataDirectory {quote_path(data)}", *planned.options(), "DisableNetwork 1", ""]).encode(),
     )
     return "".join(said.split()[1:])
 
@@ -164,21 +164,21 @@ def _equal_bandwidths(fingerprints: Iterable[str]) -> str:
     return "\n".join([str(_NEVER_STALE), *(f"node_id=${each} bw={BANDWIDTH}" for each in fingerprints), ""])
 
 
-def _make_authority(seat: _PlannedProcess, gencert: str) -> str:
+def _make_authority(planned: _PlannedProcess, gencert: str) -> str:
     """Make the keys of an authority; returns the line by which every Tor knows it."""
-    keys = seat.process.directory / "data" / "keys"
+    keys = planned.process.directory / "data" / "keys"
     keys.mkdir(mode=0o700, parents=True)
-    where = f"127.0.0.1:{seat.dir_port}"
+    where = f"127.0.0.1:{planned.dir_port}"
     files = {"-i": "authority_identity_key", "-s": "authority_signing_key", "-c": "authority_certificate"}
     named = [part for flag, file in files.items() for part in (flag, str(keys / file))]
     # The passphrase locks a key that is never used again.
     _run([gencert, "--create-identity-key", "--passphrase-fd", "0", "-m", "12", "-a", where, *named], b"private\n")
-    fingerprint = _make_identity(seat)
+    fingerprint = _make_identity(planned)
     certificate = (keys / "authority_certificate").read_text()
     identity = re.search(r"^fingerprint ([0-9A-F]{40})$", certificate, re.MULTILINE)
     if identity is None:
         raise LocalError("tor-gencert made no certificate")
-    return f"{seat.name} orport={seat.or_port} no-v2 v3ident={identity[1]} {where} {fingerprint}"
+    return f"{planned.name} orport={planned.or_port} no-v2 v3ident={identity[1]} {where} {fingerprint}"
 
 
 def _run(command: list[str], given: bytes) -> str:
@@ -195,7 +195,7 @@ def _await_time_enough() -> None:
         time.sleep(left)
 
 
-def _await_agreement(processes: list[TorProcess], deadline: float, told: Callable[[int, int], object]) -> None:
+def _await_agreement(processes: list[TorProcess], deadline: float, on_progress: Callable[[int, int], object]) -> None:
     """Return when every Tor knows every other."""
     with ExitStack() as stack:
         controls = [
@@ -203,7 +203,7 @@ def _await_agreement(processes: list[TorProcess], deadline: float, told: Callabl
         ]
         missing, reminded = controls, 0.0
         while missing := [control for control in missing if _count_known(control) < len(controls)]:
-            told(len(controls) - len(missing), len(controls))
+            on_progress(len(controls) - len(missing), len(controls))
             now = time.monotonic()
             if now > deadline:
                 raise LocalError("the private Tor network did not come up in time; nothing is left of it")
@@ -213,7 +213,7 @@ def _await_agreement(processes: list[TorProcess], deadline: float, told: Callabl
                     control.ask("SIGNAL RELOAD")
                 reminded = now
             time.sleep(LOOK_S)
-        told(len(controls), len(controls))
+        on_progress(len(controls), len(controls))
 
 
 def _count_known(control: TorControl) -> int:
@@ -243,9 +243,9 @@ def _owned_by(owner: int | None) -> list[str]:
 def _free_ports(count: int) -> list[int]:
     """Return `count` ports that are free on loopback, outside the range that systems assign to outgoing connections:
     keys are made before a port is used, and in these seconds an outgoing connection could take it."""
-    chance = SystemRandom()
+    rng = SystemRandom()
     found: list[int] = []
-    for port in chance.sample(_LISTENED, len(_LISTENED)):
+    for port in rng.sample(_LISTENED, len(_LISTENED)):
         with socket.socket() as one:
             try:
                 one.bind(("127.0.0.1", port))

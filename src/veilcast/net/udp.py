@@ -114,7 +114,7 @@ class UdpDriver(MachineDriver):
             else:
                 counts.sent += 1
 
-    def _tell(self, event: Event, now: int) -> None:
+    def _handle_event(self, event: Event, now: int) -> None:
         """UDP needs no connection: every valid address is up, and there is nothing to disconnect."""
         if isinstance(event, Connect):
             reachable = self._target(event.peer)[0] is not _nowhere

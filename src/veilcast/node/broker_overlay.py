@@ -205,11 +205,11 @@ def _check_distinct(described: OverlayFile) -> None:
         for place, replica in enumerate(replicas):
             where = f"{name}[{place}]"
             key = decode_broker_line(f"{where}.broker", replica.broker).key
-            for told, reason in ((replica.address, f"address, {replica.address}"), (key, "key")):
-                if told in seen:
-                    both = f"{seen[told]} and {where}"
+            for value, reason in ((replica.address, f"address, {replica.address}"), (key, "key")):
+                if value in seen:
+                    both = f"{seen[value]} and {where}"
                     raise ConfigError(f"{both}: two replicas have one {reason}; each is a broker of its own")
-                seen[told] = where
+                seen[value] = where
 
 
 def _make_replicas(name: str, tables: Sequence[ReplicaTable]) -> list[Replica]:

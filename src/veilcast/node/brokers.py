@@ -81,9 +81,9 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
     also = table.pop("also", [])
     if not isinstance(also, list) or not all(isinstance(each, dict) for each in also):
         raise ConfigError("brokers.also: must be tables, each headed [[brokers.also]]")
-    ways = [_read_way("brokers", table)]
+    ways = [_read_path("brokers", table)]
     for place, each in enumerate(also):
-        ways.append(_read_way(f"brokers.also[{place}]", each))
+        ways.append(_read_path(f"brokers.also[{place}]", each))
         if each:
             raise ConfigError(f"brokers.also[{place}].{next(iter(each))}: unknown key")
     return BrokersSettings(tuple(ways), read_own_table("brokers", table, profile, BrokerClientConfig))
@@ -92,14 +92,14 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> BrokersSettings:
 def read_overlays(settings: BrokersSettings) -> list[SignedOverlay]:
     """Read the overlays of the settings. Raises an error unless their operators have signed them, they have these edge
     nodes and this profile, and no broker is on two paths."""
-    every = [_read_overlay(way, settings.client.profile) for way in settings.ways]
+    every = [_read_overlay(path, settings.client.profile) for path in settings.ways]
     whose: dict[bytes, BrokerPath] = {}
-    for way, signed in zip(settings.ways, every, strict=True):
-        for node in signed.verify(way.operator).all_nodes:
+    for path, signed in zip(settings.ways, every, strict=True):
+        for node in signed.verify(path.operator).all_nodes:
             for replica in node.replicas:
-                if (other := whose.setdefault(replica.key, way)) is not way:
+                if (other := whose.setdefault(replica.key, path)) is not path:
                     what = f"the broker at {replica.address.rpartition('@')[2]} is in {other.key}.overlay, too"
-                    raise ConfigError(f"{way.key}.overlay: {what}; paths have no broker in common")
+                    raise ConfigError(f"{path.key}.overlay: {what}; paths have no broker in common")
     return every
 
 
@@ -107,18 +107,18 @@ def hindrances(member: BrokerClient | MultipathClient, now: int) -> list[str]:
     """Fewer than half of the replicas of a node may be unreachable or Byzantine; with more, nothing passes the node. A
     client sees the state of its edge node; of the nodes beyond it, a client sees only that they confirm nothing."""
     clients = clients_of(member)
-    told = []
+    found = []
     for number, client in enumerate(clients, 1):
         up, size = client.edge_up()
         where = f"on path {number} of {len(clients)}, " if len(clients) > 1 else ""
         if up < majority(size):
-            told.append(f"{where}{up} of the {size} replicas of the edge node answer, and {majority(size)} are needed")
+            found.append(f"{where}{up} of the {size} replicas of the edge node answer, and {majority(size)} are needed")
         elif unconfirmed_us := client.unconfirmed_us(now):
-            told.append(
+            found.append(
                 f"{where}the brokers have not confirmed for {unconfirmed_us / 1e6:.0f} s that subscribers have what you"
                 " published: a node beyond the edge may lack its majority, or a subscriber is away"
             )
-    return told
+    return found
 
 
 def build(start: MachineInputs) -> NodeMember:
@@ -128,15 +128,15 @@ def build(start: MachineInputs) -> NodeMember:
             brokers.client,
             start.keyring,
             overlay,
-            way.operator,
-            way.edge,
+            path.operator,
+            path.edge,
             start.address,
             start.rng,
             start.entropy,
             start.now,
             start.records,
         )
-        for way, overlay in zip(brokers.ways, read_overlays(brokers), strict=True)
+        for path, overlay in zip(brokers.ways, read_overlays(brokers), strict=True)
     ]
     return (
         clients[0] if len(clients) == 1 else MultipathClient(clients, start.records, brokers.client.seen_max, start.now)
@@ -147,8 +147,8 @@ def keep(settings: BrokersSettings, member: BrokerClient | MultipathClient) -> C
     """Return the function that updates the overlays' files."""
     clients = clients_of(member)
     kept = [
-        StoredOverlay(Path(way.overlay), way.operator, client.signed)
-        for way, client in zip(settings.ways, clients, strict=True)
+        StoredOverlay(Path(path.overlay), path.operator, client.signed)
+        for path, client in zip(settings.ways, clients, strict=True)
     ]
 
     def follow() -> None:
@@ -162,7 +162,7 @@ def clients_of(member: BrokerClient | MultipathClient) -> tuple[BrokerClient, ..
     return member.clients if isinstance(member, MultipathClient) else (member,)
 
 
-def _read_way(key: str, table: dict[str, Any]) -> BrokerPath:
+def _read_path(key: str, table: dict[str, Any]) -> BrokerPath:
     texts = {}
     for name in ("overlay", "operator", "edge"):
         value = table.pop(name, None)
@@ -174,15 +174,15 @@ def _read_way(key: str, table: dict[str, Any]) -> BrokerPath:
     return BrokerPath(key, texts["overlay"], decode_operator_line(f"{key}.operator", texts["operator"]), texts["edge"])
 
 
-def _read_overlay(way: BrokerPath, profile: Profile) -> SignedOverlay:
-    signed = read_signed_for(Path(way.overlay), way.operator, profile)
-    overlay = signed.verify(way.operator)
+def _read_overlay(path: BrokerPath, profile: Profile) -> SignedOverlay:
+    signed = read_signed_for(Path(path.overlay), path.operator, profile)
+    overlay = signed.verify(path.operator)
     try:
-        overlay.node(way.edge)
+        overlay.node(path.edge)
     except LocalError:
         names = ", ".join(node.name for node in overlay.nodes[:_SHOWN])
         more = ", ..." if len(overlay.nodes) > _SHOWN else ""
-        raise ConfigError(f"{way.key}.edge: no virtual node is called {way.edge!r}, only {names}{more}") from None
+        raise ConfigError(f"{path.key}.edge: no virtual node is called {path.edge!r}, only {names}{more}") from None
     return signed
 
 

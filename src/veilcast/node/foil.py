@@ -44,13 +44,13 @@ class FoilSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
     """Read the table `foil` of a node's file: the connection to the broker, and the settings of the machine."""
-    way = {key: table.pop(key, None) for key in ("broker", "name", "ca", "login")}
-    if way["broker"] is None:
+    own = {key: table.pop(key, None) for key in ("broker", "name", "ca", "login")}
+    if own["broker"] is None:
         raise ConfigError("foil.broker: needed, and not there")
-    for key, value in way.items():
+    for key, value in own.items():
         if not isinstance(value, str | None) or value == "":
             raise ConfigError(f"foil.{key}: must be a text")
-    scheme, _, address = str(way["broker"]).partition("://")
+    scheme, _, address = str(own["broker"]).partition("://")
     if scheme not in _SCHEMES:
         raise ConfigError(f"foil.broker: write {' or '.join(f'{each}://ADDRESS:PORT' for each in _SCHEMES)}")
     host = parse_ip(check_address("foil.broker", address))
@@ -59,22 +59,22 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> FoilSettings:
         if not host.is_loopback:
             raise ConfigError("foil.broker: in the clear only on this machine; use mqtts:// for any other")
         for key in ("name", "ca"):
-            if way[key] is not None:
+            if own[key] is not None:
                 raise ConfigError(f"foil.{key}: of use only with mqtts://")
     attributes = table.pop("attributes", {})
     member = read_own_table("foil", table, profile, FoilConfig)
     member = msgspec.structs.replace(member, attributes=_attributes(attributes, profile))
-    return FoilSettings(Address(address), tls, way["name"] or str(host), way["ca"], way["login"], member)
+    return FoilSettings(Address(address), tls, own["name"] or str(host), own["ca"], own["login"], member)
 
 
 def _attributes(table: Any, profile: Profile) -> dict[str, AttributeConfig]:
     """Read the attributes one by one, so that an error names its attribute."""
-    if not isinstance(table, dict) or not all(isinstance(told, dict) for told in table.values()):
+    if not isinstance(table, dict) or not all(isinstance(each, dict) for each in table.values()):
         raise ConfigError("foil.attributes: write a table [foil.attributes.NAME] for each attribute")
     found = {}
-    for name, told in table.items():
+    for name, own in table.items():
         try:
-            found[name] = read_own_table(f"{_ATTRIBUTES}.{name}", told, profile, AttributeConfig)
+            found[name] = read_own_table(f"{_ATTRIBUTES}.{name}", own, profile, AttributeConfig)
         except ConfigError as error:
             raise ConfigError(str(error).replace(f"{_ATTRIBUTES}: ", f"{_ATTRIBUTES}.{name}: ", 1)) from error
     return found

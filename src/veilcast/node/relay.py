@@ -64,38 +64,38 @@ class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def hindrances(client: RelayClient, now: int) -> list[str]:
     """Return that the relay does not answer, and its refusals that the client repeats, in words for the owner."""
-    told = [f"{_REFUSALS[code.name]} (requests: {count})" for code, count in client.refusals().items()]
+    found = [f"{_REFUSALS[code.name]} (requests: {count})" for code, count in client.refusals().items()]
     if silent_us := client.silent_us(now):
-        told.append(
+        found.append(
             f"the relay has not answered for {silent_us / 1e6:.0f} s although its proxy is up: its server may be down;"
             " what you publish waits in the outbox, and nothing new comes to your subscriptions"
         )
-    return told
+    return found
 
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
     """Read the table `relay` of a node's file: the proxies, the server's key, and the settings of the machine."""
-    way = {key: table.pop(key, None) for key in ("proxies", "server_key")}
-    for key, value in way.items():
+    own = {key: table.pop(key, None) for key in ("proxies", "server_key")}
+    for key, value in own.items():
         if value is None:
             raise ConfigError(f"relay.{key}: needed, and not there")
-    proxies = msgspec.convert(way["proxies"], tuple[str, ...])
+    proxies = msgspec.convert(own["proxies"], tuple[str, ...])
     if not 1 <= len(proxies) <= 2:
         raise ConfigError("relay.proxies: one, or one to publish by and one to subscribe by")
     for place, proxy in enumerate(proxies):
         check_address(f"relay.proxies[{place}]", proxy)
-    public = decode_server_line("relay.server_key", str(way["server_key"]))
+    public = decode_server_line("relay.server_key", str(own["server_key"]))
     return RelaySettings(
         tuple(map(Address, proxies)), public, read_own_table("relay", table, profile, RelayClientConfig)
     )
 
 
 def build(start: MachineInputs) -> NodeMember:
-    way: RelaySettings = start.settings
+    own: RelaySettings = start.settings
     from veilcast.relay.client import RelayClient  # The hosts' commands need none.
 
     return RelayClient(
-        way.client, start.keyring, way.public, way.proxies, start.rng, start.entropy, start.now, start.records
+        own.client, start.keyring, own.public, own.proxies, start.rng, start.entropy, start.now, start.records
     )
 
 

@@ -22,11 +22,11 @@ from veilcast.node.broker_overlay import decode_broker_line, read_operator_key, 
 
 
 class LocalOperator:
-    def __init__(self, directory: Path, net: LocalNetwork) -> None:
+    def __init__(self, directory: Path, layout: LocalNetwork) -> None:
         self.directory, self._home = directory, brokers.operator_directory(directory)
-        self._hosts = dict(zip(net.hosts, net.plan.hosts, strict=True))
+        self._hosts = dict(zip(layout.hosts, layout.plan.hosts, strict=True))
         """Names of the brokers, by their listening addresses."""
-        self._lies = {host for host in net.plan.hosts if net.plan.brokers.byzantine_kind(host) is not None}
+        self._lies = {host for host in layout.plan.hosts if layout.plan.brokers.byzantine_kind(host) is not None}
         secret = Secret(read_private_file(passphrase_file(self._home / brokers.KEY)))
         self._key = read_operator_key(self._home / brokers.KEY, secret)
         self.placement_seed = derive(self._key.seed, b"vc/broker-lot")
@@ -55,16 +55,16 @@ class LocalOperator:
         if not known.issuperset(liars):
             replace_file(self._home / _LIARS, "".join(f"{key.hex()}\n" for key in sorted(known.union(liars))).encode())
 
-    def pending(self, told: Mapping[str, Any]) -> RedeployStep | None:
+    def pending(self, answers: Mapping[str, Any]) -> RedeployStep | None:
         """Return the step that was signed and then interrupted, for example by Ctrl-C: some answering brokers have an
         older overlay."""
         overlay = self.overlay()
         inside = [replica for node in overlay.all_nodes for replica in node.replicas]
-        heard = [told.get(self.host(replica)) for replica in inside]
-        if all(facts is None or facts["version"] >= overlay.version for facts in heard):
+        found = [answers.get(self.host(replica)) for replica in inside]
+        if all(facts is None or facts["version"] >= overlay.version for facts in found):
             return None
-        come = tuple(replica for replica, facts in zip(inside, heard, strict=True) if facts is None)
-        leave = tuple(replica for replica in self._outside(overlay) if told.get(self.host(replica)) is not None)
+        come = tuple(replica for replica, facts in zip(inside, found, strict=True) if facts is None)
+        leave = tuple(replica for replica in self._outside(overlay) if answers.get(self.host(replica)) is not None)
         return RedeployStep(overlay, "", come, leave)
 
     def _outside(self, overlay: BrokerOverlay) -> list[Replica]:
@@ -89,31 +89,31 @@ class LocalOperator:
     def hand_out_overlay(self) -> None:
         """Hand the last signed overlay to all brokers that answer."""
         signed = read_signed(self._home / brokers.SIGNED, self._key.public)
-        order, heard = base64.b64encode(signed.encode()).decode(), 0
+        order, found = base64.b64encode(signed.encode()).decode(), 0
         for host in self._hosts.values():
             try:
-                heard += bool(ask_host(brokers.broker_socket(self.directory, host), {"order": order}))
+                found += bool(ask_host(brokers.broker_socket(self.directory, host), {"order": order}))
             except LocalError:
                 continue  # It is down, or knows already.
-        if not heard:
+        if not found:
             raise LocalError("no broker took the order; are they running?")
 
-    def answering_keys(self, overlay: BrokerOverlay, told: Mapping[str, Any]) -> set[bytes]:
+    def answering_keys(self, overlay: BrokerOverlay, answers: Mapping[str, Any]) -> set[bytes]:
         """Return the keys of the replicas that answered."""
         inside = [replica for node in overlay.all_nodes for replica in node.replicas]
-        return {replica.key for replica in inside if told.get(self.host(replica)) is not None}
+        return {replica.key for replica in inside if answers.get(self.host(replica)) is not None}
 
     def count_ready(self, step: RedeployStep) -> int:
         """Return how many of the step's replicas have adopted it and lack nothing."""
-        told = ask_brokers(self.directory)
+        answers = ask_brokers(self.directory)
         replicas = [replica for node in step.overlay.nodes for replica in node.replicas]
-        heard = [facts for replica in replicas if (facts := told.get(self.host(replica))) is not None]
-        return sum(bool(facts["version"] >= step.overlay.version and facts["complete"]) for facts in heard)
+        found = [facts for replica in replicas if (facts := answers.get(self.host(replica))) is not None]
+        return sum(bool(facts["version"] >= step.overlay.version and facts["complete"]) for facts in found)
 
     def count_staying(self, step: RedeployStep) -> int:
         """Return how many of the replicas that leave by the step have not left."""
-        told = ask_brokers(self.directory)
-        leaving = [told.get(self.host(replica)) for replica in step.leaving]
+        answers = ask_brokers(self.directory)
+        leaving = [answers.get(self.host(replica)) for replica in step.leaving]
         return sum(facts is not None and not facts["left"] for facts in leaving)
 
 

@@ -34,18 +34,18 @@ async def wait_until_linked(
     network: LocalNetwork,
     workers: WorkerGroup,
     within_s: float,
-    told: Callable[[int], object],
+    on_progress: Callable[[int], object],
     stopped: Collection[int] = (),
 ) -> None:
-    """Wait until every node except the stopped ones has found others, while the workers live. `told` receives how many
-    have."""
+    """Wait until every node except the stopped ones has found others, while the workers live. `on_progress` receives
+    how many have."""
     local = network.plan.local
     async with asyncio.timeout(within_s):
         while True:
             workers.check()
             found = await ask_statuses(directory, network)
             linked = sum(status is not None and local.is_linked(status, network) for status in found)
-            told(linked)
+            on_progress(linked)
             if linked >= network.plan.nodes - len(stopped):
                 return
             await asyncio.sleep(_LOOK_S)

@@ -71,8 +71,8 @@ class LocalTree(LocalMode):
         from veilcast.net import tor_testnet
 
         tell_progress(context, "starting a private Tor network, which takes about half a minute")
-        with progress_bar("Tors that know the others") as told:
-            tor_testnet.start_network(testnet_directory(directory), told=told)
+        with progress_bar("Tors that know the others") as on_progress:
+            tor_testnet.start_network(testnet_directory(directory), on_progress=on_progress)
         nodes = pluralize(network.plan.nodes, "node")
         tell_progress(context, f"Tor is up; {nodes} and their directory find one another")
 

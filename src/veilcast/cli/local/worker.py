@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
 class _ServedProcess(NamedTuple):
     """A node or host, and its open files."""
 
-    station: ServiceSetup[Any]
+    setup: ServiceSetup[Any]
     own: contextlib.ExitStack
 
 
@@ -90,7 +90,7 @@ async def _serve_one(served: _ServedProcess, stop: asyncio.Event, hurry: asyncio
     """Serve one node or host until it is stopped, and close its files: a person may start it again by hand."""
     with served.own:
         # One watch is enough for all.
-        return await serve_until(dataclasses.replace(served.station, watch=None), stop, hurry)
+        return await serve_until(dataclasses.replace(served.setup, watch=None), stop, hurry)
 
 
 async def _serve(
@@ -101,20 +101,20 @@ async def _serve(
     stops, hurry = [asyncio.Event() for _ in services], asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def told() -> None:
+    def stop_all() -> None:
         if all(stop.is_set() for stop in stops):
             hurry.set()
         for stop in stops:
             stop.set()
 
-    def cut() -> None:
+    def on_lifeline() -> None:
         if not os.read(sys.stdin.fileno(), 1):
             loop.remove_reader(sys.stdin)
             end()
 
     def end() -> None:
         hurry.set()
-        told()
+        stop_all()
 
     def look() -> None:
         if directory.is_dir():
@@ -123,9 +123,9 @@ async def _serve(
             end()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told)
+        loop.add_signal_handler(number, stop_all)
     if lifeline:
-        loop.add_reader(sys.stdin, cut)
+        loop.add_reader(sys.stdin, on_lifeline)
     look()
     nodes = [asyncio.create_task(_serve_one(served, stop, hurry)) for served, stop in zip(services, stops, strict=True)]
     serving = asyncio.create_task(_until_over(nodes))

@@ -42,9 +42,9 @@ class WorkerGroup:
         """Raise the last error of a worker that has ended, if one has."""
         for number, child in self._children.items():
             if child.poll() is not None:
-                said = _log(self._directory, number).read_text(errors="replace").strip().splitlines()
-                told = said[-1] if said else f"worker {number} ended with {child.returncode}"
-                raise LocalError(told.removeprefix("veilcast: "))
+                lines = _log(self._directory, number).read_text(errors="replace").strip().splitlines()
+                last_line = lines[-1] if lines else f"worker {number} ended with {child.returncode}"
+                raise LocalError(last_line.removeprefix("veilcast: "))
 
     def detach(self) -> None:
         """Let the workers go on when this process ends; from now on `end_workers` ends them."""
@@ -74,8 +74,8 @@ def add_worker(directory: Path, hosts: Sequence[str]) -> None:
     child = _start(directory, number, 1, *hosts)
     while _holder(_pid_file(directory, number)) is None:
         if child.poll() is not None:
-            said = _log(directory, number).read_text(errors="replace").strip().splitlines()
-            raise LocalError((said or ["it did not start"])[-1].removeprefix("veilcast: "))
+            lines = _log(directory, number).read_text(errors="replace").strip().splitlines()
+            raise LocalError((lines or ["it did not start"])[-1].removeprefix("veilcast: "))
         time.sleep(_LOOK_S)
     child.returncode = 0  # Or it would be reported as forgotten.
 
