@@ -106,7 +106,7 @@ SOURCE = HERE.parents[1] / "src" / "veilcast"
 DECODES = re.compile(r"\b(?:MsgpackDecoder|JsonDecoder)\(|\bread_toml\(")
 WITHOUT_TARGET = {
     "decoding": "builds decoders for others",
-    "cli.brokers_plan": "reads what `brokers status --json` printed, through the same decoder as inquiries",
+    "cli.broker_plan": "reads what `brokers status --json` printed, through the same decoder as inquiries",
     "lab.capture.tasks": "answers of the lab's own workers",
     "lab.data": "a public dataset whose digest is pinned",
     "lab.experiment.definition": "experiments of the researcher's own; the TOML reader has targets",

@@ -168,7 +168,7 @@ def _renamed(public: broker_overlay.BrokerPublic, name: str) -> broker_overlay.B
     "overlay-toml",
     "an operator's overlay.toml, and the file of `brokers up`",
     "node.broker_overlay:load_overlay",
-    "cli.brokers_up:read_plan",
+    "cli.overlay_up:read_plan",
 )
 def overlay_toml() -> Prepared:
     up = '[[nodes]]\nname = "a"\nreplicas = 3\n[[members]]\nrole = "publisher"\nedge = "a"\n'
