@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from support.authority_members import EPOCHS, HOUR_US, NOW, bulletin_of, make_authority_members
 from veilcast.authority import issuer
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader, StatementSignature, sign_statement
 from veilcast.authority.revocation import RevokedKeys
 from veilcast.authority.role import TlsRole
-from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.x509 import FOREVER_S, Leaf, certify_leaf
 from veilcast.errors import AuthorityError, ForgedError, RemoteError, StaleError

@@ -10,9 +10,9 @@ from veilcast.authority import issuer
 from veilcast.authority.bulletin import VOID_MAX, BulletinWriter, VoidKey
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader, sign_statement
 from veilcast.authority.revocation import RevokedKeys
 from veilcast.authority.role import TlsRole
-from veilcast.authority.statement import StatementReader, sign_statement
 from veilcast.authority.tls_identity import TlsIdentity, issue_tls_certificates, role_of_keyring
 from veilcast.crypto.certificate import EPOCH_MAX
 from veilcast.crypto.derive import fingerprint

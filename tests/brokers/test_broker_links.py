@@ -19,7 +19,7 @@ from veilcast.brokers.content import coding
 from veilcast.brokers.content.coding import Strategy, encode_content
 from veilcast.brokers.keys.scheme import Scheme
 from veilcast.brokers.overlay import node_id
-from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.peer_sessions import PeerQueues
 from veilcast.brokers.routing import claims
 from veilcast.brokers.routing.claim_semantics import predicate_codec, topic_tag
 from veilcast.crypto.secret import Secret

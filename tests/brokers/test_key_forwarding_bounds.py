@@ -25,7 +25,7 @@ from support.key_transfer_chain import (
     scheme,
     signing,
 )
-from veilcast.brokers.keys import forwarder
+from veilcast.brokers.keys import forwarder_base
 from veilcast.brokers.keys.agreement import PAYLOAD_MAX, AgreementMessage
 from veilcast.brokers.keys.agreement import SignedBroadcast as Words
 from veilcast.brokers.keys.bulk import make_key_id
@@ -414,11 +414,11 @@ def test_a_key_request_goes_back_to_the_publisher_once_in_a_while() -> None:
 def test_key_requests_of_one_peer_are_bounded() -> None:
     world = TransferChain(2)
     replica = world.replicas[ReplicaId(scheme(2), 1)]
-    for number in range(forwarder._REQUESTS_PER_PEER):
+    for number in range(forwarder_base._REQUESTS_PER_PEER):
         replica.key_forwarder.receive(WantKey(ADVERT, number.to_bytes(16, "big")), Address("reader 2"), world.now)
     with pytest.raises(ExcessError):
         replica.key_forwarder.receive(WantKey(ADVERT, b"x" * 16), Address("reader 2"), world.now)
-    assert replica.key_forwarder.sizes()["keys wanted"] == forwarder._REQUESTS_PER_PEER
+    assert replica.key_forwarder.sizes()["keys wanted"] == forwarder_base._REQUESTS_PER_PEER
 
 
 # --- publishers that lie ----------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from veilcast.brokers import queues as module
-from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers import peer_sessions as module
+from veilcast.brokers.peer_sessions import PeerQueues
 from veilcast.errors import ExcessError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire import encode

@@ -18,7 +18,7 @@ from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
 from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier
 from veilcast.brokers.keys.redistribution import DeliveredShare, KeyCollector
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId
-from veilcast.brokers.operations.repository import Repository
+from veilcast.brokers.operations.key_repository import Repository
 from veilcast.brokers.operations.share_store import ShareStore, make_pull, make_pushes
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, node_id, overlay_replica_keys, sign_overlay
 from veilcast.brokers.routing.claims import make_advertisement, make_bring, make_subscription

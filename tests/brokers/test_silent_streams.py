@@ -6,7 +6,7 @@ import pytest
 
 from support.simulated_overlay import EPOCH_US, NODES, TOPIC, SimulatedOverlay, names_of
 from veilcast.authority.topic_record import Profile
-from veilcast.brokers.queues import STALL_US, PeerQueues
+from veilcast.brokers.peer_sessions import STALL_US, PeerQueues
 from veilcast.errors import MalformedError
 from veilcast.machine import Address
 from veilcast.sim.rng import SeededEntropy

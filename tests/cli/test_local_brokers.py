@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from veilcast.authority.secret_file import lock_directory, replace_file
+from veilcast.brokers.operations.key_repository import Repository
 from veilcast.brokers.operations.redeployment_plan import evaluate_reports
-from veilcast.brokers.operations.repository import Repository
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica
 from veilcast.cli.broker_facts import facts_lines
 from veilcast.cli.broker_plan import find_silent, silent_lines

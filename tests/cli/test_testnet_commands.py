@@ -46,7 +46,7 @@ def test_up_prints_the_lines_that_node_files_need(
 ) -> None:
     asked: list[tuple[Path, int]] = []
     monkeypatch.setattr(tor_testnet, "start_network", lambda home, *, relays, on_progress: asked.append((home, relays)))
-    monkeypatch.setattr("veilcast.cli.tree_testnet.find_program", lambda: "tor")
+    monkeypatch.setattr("veilcast.cli.tor_testnet.find_program", lambda: "tor")
     monkeypatch.setattr(tor_testnet, "list_processes", lambda home: [tor_testnet.TestnetProcess("a1", 17, 8)])
     home = tmp_path / "net"
     code, out, _ = run(capsys, "up", "--dir", home, "--relays", 5, "--json")

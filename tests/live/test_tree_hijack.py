@@ -14,8 +14,8 @@ import pytest
 from support.forged_certificates import forge_descriptor
 from support.live_tree import LiveTree, run_with_tree
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader
 from veilcast.authority.secret_file import read_secret
-from veilcast.authority.statement import StatementReader
 from veilcast.cli.local.network import NetworkPlan
 from veilcast.machine import Address
 from veilcast.tree.descriptor import AHEAD_US

@@ -16,8 +16,8 @@ from veilcast.machine import Address
 from veilcast.mesh.advertisements import replace_chain_value
 from veilcast.mesh.config import Defences, MeshConfig
 from veilcast.mesh.limits import FairQueue, NeighbourQueues
-from veilcast.mesh.overlay import MeshOverlay
 from veilcast.mesh.routes import AdvertisedOrigin, RouteTable
+from veilcast.mesh.topic_overlay import MeshOverlay
 from veilcast.wire.mesh import Advert, Subscribe, Unadvert
 
 A, B, C = Address("a"), Address("b"), Address("c")

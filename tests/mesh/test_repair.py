@@ -9,8 +9,8 @@ import pytest
 from support.mesh_network import TOKEN, MeshNetwork, SingleNode, advert
 from veilcast.link.replay_window import ReplayWindow
 from veilcast.machine import Address
-from veilcast.mesh.overlay import MeshOverlay
 from veilcast.mesh.replay import SeenIds
+from veilcast.mesh.topic_overlay import MeshOverlay
 from veilcast.sim import scenario
 from veilcast.wire.base import Message
 from veilcast.wire.mesh import Advert, Greet, Subscribe, Unadvert

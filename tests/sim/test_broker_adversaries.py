@@ -15,7 +15,7 @@ from veilcast.brokers.keys.agreement import SignedBroadcast as Flooding
 from veilcast.brokers.keys.paper_split import SplitShare, split_again, split_key
 from veilcast.brokers.keys.redistribution import DealtShare
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
-from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.peer_sessions import PeerQueues
 from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret

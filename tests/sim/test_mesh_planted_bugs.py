@@ -18,7 +18,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import UnknownTopicError
 from veilcast.link.replay_window import ReplayWindow
 from veilcast.machine import Address, Delivered, Entropy, Note
-from veilcast.mesh import overlay, paper
+from veilcast.mesh import paper, topic_overlay
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.ordered_inbox import OrderedInbox, PublisherStream
 from veilcast.mesh.paper import PaperProfile
@@ -142,11 +142,11 @@ def forwarder_keeps_notes_to_itself(patch: pytest.MonkeyPatch) -> None:
 def who_comes_back_is_told_nothing(patch: pytest.MonkeyPatch) -> None:
     """A neighbour that started again, or missed something, asks in vain."""
 
-    def deaf(self: overlay.MeshOverlay, _: Greet, source: Address, now: int) -> None:
+    def deaf(self: topic_overlay.MeshOverlay, _: Greet, source: Address, now: int) -> None:
         self.forget_neighbour(source, now)
 
-    acts: dict[type[Message], Any] = {**overlay._ACTS, Greet: deaf}
-    patch.setattr(overlay, "_ACTS", acts)
+    acts: dict[type[Message], Any] = {**topic_overlay._ACTS, Greet: deaf}
+    patch.setattr(topic_overlay, "_ACTS", acts)
 
 
 BUGS: list[tuple[Plant, int, str]] = [

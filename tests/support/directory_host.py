@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from support.listed_nodes import NOW, SECOND, address_of, make_members
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader
 from veilcast.authority.revocation import RevokedKeys
-from veilcast.authority.statement import StatementReader
 from veilcast.crypto.derive import fingerprint
 from veilcast.machine import Address, Listen, Record, Settled
 from veilcast.tree.config import DirectoryConfig

@@ -22,7 +22,7 @@ from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.keys.redistribution import PublisherShare, accept_publisher_share
 from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, SignedOverlay, sign_overlay
-from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.peer_sessions import PeerQueues
 from veilcast.brokers.routing.claim_semantics import predicate_codec
 from veilcast.brokers.routing.claims import check_advertisement, check_bring, check_subscription, check_withdraw
 from veilcast.crypto.secret import Secret

@@ -11,7 +11,7 @@ from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, 
 
 from veilcast.errors import LocalError
 from veilcast.topics import Cover, coarse_match
-from veilcast.topics.index_columns import SubscriptionIndex
+from veilcast.topics.column_allocator import SubscriptionIndex
 
 
 def element(number: int) -> bytes:

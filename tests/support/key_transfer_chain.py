@@ -30,7 +30,7 @@ from veilcast.brokers.content.coding import (
 from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence
 from veilcast.brokers.keys.bulk import make_key_id
-from veilcast.brokers.keys.forwarder import KeyForwarder
+from veilcast.brokers.keys.forwarder_base import KeyForwarder
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder
 from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier, split_key

@@ -13,8 +13,8 @@ from support.symbolic.model_tree import ROOT, ListedNode, TreeModel, delegation,
 from support.symbolic.symbolic_search import Found, Property, State, agrees
 from support.symbolic.symbolic_terms import Term, atom, public, sign, tup
 from veilcast.authority import tls_identity
+from veilcast.authority.member_statement import StatementReader, StatementSignature
 from veilcast.authority.role import TlsRole
-from veilcast.authority.statement import StatementReader, StatementSignature
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey

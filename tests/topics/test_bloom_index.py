@@ -27,7 +27,7 @@ from veilcast.topics import (
     pair_elements,
     queries,
 )
-from veilcast.topics.index_columns import NEVER
+from veilcast.topics.column_allocator import NEVER
 
 SHARP = Geometry.sized(elements=64, queries=200, bound=1e-9)
 """So rarely wrong that what these tests see of it is exact."""

@@ -15,7 +15,7 @@ from veilcast.crypto.derive import digest
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Publication
 from veilcast.topics import Box, Cover, Integers, Schema, coarse_match, covers, queries, tag_index
-from veilcast.topics.index_columns import IndexColumns
+from veilcast.topics.column_allocator import IndexColumns
 from veilcast.topics.tag_index import TAG, TagIndex
 
 

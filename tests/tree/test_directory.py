@@ -23,8 +23,8 @@ from support.directory_host import (
 from support.listed_nodes import EPOCH_US, FIRST, NOW, SECOND, address_of, make_members
 from veilcast.authority import issuer
 from veilcast.authority.bulletin import Bulletin
+from veilcast.authority.member_statement import sign_statement
 from veilcast.authority.revocation import RevokedKeys
-from veilcast.authority.statement import sign_statement
 from veilcast.errors import TamperedError
 from veilcast.machine import Address
 from veilcast.tree.descriptor import _PURPOSE, AHEAD_US, _body, build_descriptor

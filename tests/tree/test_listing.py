@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.listed_nodes import EPOCHS, FIRST, NOW, SECOND, make_listed, make_members
 from veilcast.authority import issuer
-from veilcast.authority.statement import StatementReader, StatementSignature
+from veilcast.authority.member_statement import StatementReader, StatementSignature
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.tree.listing import AHEAD_US, Listing, ListingDownload, SignedListing, sign_listing

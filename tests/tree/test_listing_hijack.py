@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from support.directory_host import KEYRING, LEASE_US, STATE, DirectoryHost, name_of
 from support.forged_certificates import DIRECTORY, MEMBER, forge_certificates, forge_descriptor
 from support.listed_nodes import EPOCH_US, EPOCHS, FIRST, NOW, SECOND, address_of, make_members
-from veilcast.authority import issuer, statement
+from veilcast.authority import issuer, member_statement
 from veilcast.authority.bulletin import Bulletin
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader
 from veilcast.authority.revocation import RevokedKeys
 from veilcast.authority.role import derive_tls_key
-from veilcast.authority.statement import StatementReader
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.key_agreement import public_of
 from veilcast.crypto.secret import Secret
@@ -145,7 +145,7 @@ def test_the_attack_succeeds_if_only_names_and_signatures_are_checked(
             Leaf(bytes.fromhex(str(name.value)), public, root, MEMBER in uses, False, 0, 1 << 40, lists), None
         )
 
-    monkeypatch.setattr(statement, "_verify_chain", check_names_and_signatures)
+    monkeypatch.setattr(member_statement, "_verify_chain", check_names_and_signatures)
     host = DirectoryHost()
     host.enrol(VICTIM, NOW, TRUE)
     host.ask(forge_descriptor(MALLORY, name_of(VICTIM), box_of(VICTIM), EVIL, NOW + SECOND), NOW + SECOND)

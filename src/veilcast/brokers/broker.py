@@ -21,7 +21,7 @@ from random import Random
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
-from veilcast.brokers.keys.forwarder import KeyForwarder
+from veilcast.brokers.keys.forwarder_base import KeyForwarder
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme

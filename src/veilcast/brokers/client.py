@@ -27,8 +27,8 @@ from veilcast.brokers.keys.reassembly import KeyReassembly
 from veilcast.brokers.keys.scheme import ReplicaId, majority
 from veilcast.brokers.overlay import SignedOverlay
 from veilcast.brokers.routing.claim_semantics import predicate_codec
-from veilcast.brokers.routing.known_advertisements import KnownAdvertisements
 from veilcast.brokers.routing.renewal import WITHDRAWALS_RECORD, ClaimRenewal, ValidityPeriods
+from veilcast.brokers.routing.subscriber_advertisements import KnownAdvertisements
 from veilcast.core.inbox import Inbox, ReceiptStub
 from veilcast.core.member_topics import MemberTopics
 from veilcast.core.outbox import Outbox, PendingPublication, publication_id

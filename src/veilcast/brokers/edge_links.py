@@ -21,7 +21,7 @@ from veilcast.brokers.operations.detach import RemainingWork
 from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
 from veilcast.brokers.operations.share_store import KeyName, make_pull
 from veilcast.brokers.overlay import NodeEntry, SignedOverlay, node_id
-from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.peer_sessions import PeerQueues
 from veilcast.brokers.routing.claims import make_bring
 from veilcast.brokers.routing.renewal import OwnedClaim
 from veilcast.core.connector import Connectors

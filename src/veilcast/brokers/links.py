@@ -15,7 +15,7 @@ from random import Random
 
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.overlay import Replica, is_caller
-from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.peer_sessions import PeerQueues
 from veilcast.core.connector import Connectors
 from veilcast.core.rate_limit import TokenBucket
 from veilcast.core.timers import Timers, earliest

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from veilcast.authority.role import derive_broker_key
 from veilcast.brokers.broker import Broker
-from veilcast.brokers.operations.repository import Repository
+from veilcast.brokers.operations.key_repository import Repository
 from veilcast.brokers.overlay import BrokerOverlay, SignedOverlay
 from veilcast.cli.file_sync import LOOK_S, FileSync
 from veilcast.cli.identity import open_identity
@@ -103,7 +103,7 @@ class BrokerService:
                 self._stop()
 
     def act_on(self, event: Event) -> None:
-        """A broker has no clients, so there are no events for its owner."""
+        """A broker serves no programs on its own computer, so there are no events for its owner."""
 
     async def finish(self) -> None:
         """Nothing is promised here: the sender repeats what was not confirmed."""

@@ -29,7 +29,6 @@ from veilcast.mesh.batch_join import BatchJoinPolicy
 from veilcast.mesh.first_relay import FirstRelay
 from veilcast.mesh.mass_failure import MassFailure
 from veilcast.mesh.outbox import StemOutbox
-from veilcast.mesh.overlay import MeshOverlay
 from veilcast.mesh.profile import ProfileContext
 from veilcast.mesh.replay import make_seen_ids
 from veilcast.mesh.roots import RootAnchorRules, RootDelay, RootElections, check_root_advert, extract_call
@@ -37,6 +36,7 @@ from veilcast.mesh.routes import AdvertisedOrigin
 from veilcast.mesh.send_slots import SendSlots
 from veilcast.mesh.stem import Cargo, StemChoices, Stems
 from veilcast.mesh.sticky_choices import StickyChoices
+from veilcast.mesh.topic_overlay import MeshOverlay
 from veilcast.topics import Conjunction, Schema
 from veilcast.wire.base import Message
 from veilcast.wire.mesh import Advert, Call, Greet, Notify, Stem, StemReceipt

@@ -25,10 +25,10 @@ from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.cover import ProbabilisticForwarding
 from veilcast.mesh.epoch_tokens import EpochTokens
 from veilcast.mesh.hiding_policy import BaselinePolicy, HidingPolicy
-from veilcast.mesh.overlay import MeshOverlay
 from veilcast.mesh.profile import ProfileContext
 from veilcast.mesh.replay import make_seen_ids
 from veilcast.mesh.shell_game import ShellGamePolicy
+from veilcast.mesh.topic_overlay import MeshOverlay
 from veilcast.topics import Conjunction, Schema
 from veilcast.wire.base import Message
 from veilcast.wire.mesh import Advert, Notify

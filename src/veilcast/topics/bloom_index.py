@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
+from veilcast.topics.column_allocator import NumberArray, SubscriptionIndex
 from veilcast.topics.elements import Cover
-from veilcast.topics.index_columns import NumberArray, SubscriptionIndex
 
 Bitmap: TypeAlias = npt.NDArray[np.uint64]
 """One bit a column, 64 columns a little-endian word, the first column in the lowest bit."""

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from veilcast.errors import LocalError
+from veilcast.topics.column_allocator import NumberArray, SubscriptionIndex
 from veilcast.topics.elements import Cover
-from veilcast.topics.index_columns import NumberArray, SubscriptionIndex
 
 Tags: TypeAlias = npt.NDArray[np.bytes_]
 Short: TypeAlias = npt.NDArray[np.int32]

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader, StatementSignature, sign_statement
 from veilcast.authority.role import derive_onion_key
-from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
 from veilcast.crypto.derive import fingerprint
 from veilcast.crypto.key_agreement import public_of
 from veilcast.crypto.onion_keys import SUFFIX, check_host_signature

@@ -25,8 +25,8 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader
 from veilcast.authority.revocation import RevokedKeys
-from veilcast.authority.statement import StatementReader
 from veilcast.core.durable_records import DurableRecords
 from veilcast.core.rate_limit import PeerRateLimits, Rate, TokenBucket
 from veilcast.core.timers import Timers

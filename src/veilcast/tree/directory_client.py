@@ -19,8 +19,8 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader
 from veilcast.authority.revocation import RevokedKeys
-from veilcast.authority.statement import StatementReader
 from veilcast.core.connector import backoff
 from veilcast.core.stream_purpose import name_stream
 from veilcast.core.timers import Timers

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from veilcast.authority.keyring import Keyring
-from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
+from veilcast.authority.member_statement import StatementReader, StatementSignature, sign_statement
 from veilcast.crypto.derive import digest
 from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address

@@ -19,7 +19,7 @@ from veilcast.lab.experiment.foil_params import StreamParams
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure, RunParams
 from veilcast.lab.experiment.verdicts import Score, ScoreTable
-from veilcast.lab.runs.foil import truths
+from veilcast.lab.runs.foil import true_streams
 from veilcast.lab.runs.mesh import attacker_training
 from veilcast.lab.runs.table import ENGINES
 
@@ -171,9 +171,11 @@ def test_so_have_those_that_foil(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     """Cells that differ only in how much of something there is give measures of the same names."""
     rng = np.random.default_rng(1)
     days = tuple(50 + np.cumsum(0.05 * rng.standard_normal(45)) for _ in range(4))
-    monkeypatch.setattr(truths, "_read", lambda truth, data: days)
-    monkeypatch.setattr(truths, "_read_volumes", lambda truth, data: tuple(1000.0 * (1 + day % 7) for day in days))
-    truths._days.cache_clear()
+    monkeypatch.setattr(true_streams, "_read", lambda truth, data: days)
+    monkeypatch.setattr(
+        true_streams, "_read_volumes", lambda truth, data: tuple(1000.0 * (1 + day % 7) for day in days)
+    )
+    true_streams._days.cache_clear()
     alike = {"ar1": "gbm", "msft": "goog", "daily": "goog"}
 
     @cache
@@ -188,7 +190,7 @@ def test_so_have_those_that_foil(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         return short(shrink(given, **small))
 
     found = lacking(definition.load_experiment(name)[1], fewer)
-    truths._days.cache_clear()
+    true_streams._days.cache_clear()
     assert found == Lacking([], [])
 
 

@@ -114,10 +114,10 @@ def test_keys_are_split_and_reconstructed_and_both_take_time() -> None:
 
 
 def test_how_long_a_trace_is_does_not_depend_on_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from veilcast.lab.runs.brokers import trace_replay
+    from veilcast.lab.runs.brokers import interaction_matrix
 
     whole = found("shares", overlays=3)
-    monkeypatch.setattr(trace_replay, "PART_INTERACTIONS", 999)
+    monkeypatch.setattr(interaction_matrix, "PART_INTERACTIONS", 999)
     assert found("shares", overlays=3) == whole
 
 

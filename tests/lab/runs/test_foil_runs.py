@@ -12,7 +12,7 @@ import pytest
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.foil_params import FoilGuesses
 from veilcast.lab.experiment.kinds import make_params
-from veilcast.lab.runs.foil import guesses, truths
+from veilcast.lab.runs.foil import guesses, true_streams
 from veilcast.lab.runs.table import ENGINES
 
 Found = dict[tuple[str, str], float]
@@ -36,12 +36,12 @@ def minutes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         np.round(50 + np.cumsum(rng.standard_normal(length) * size), 4) + 50
         for length, size in ((120, 0.02), (90, 0.05), (130, 0.03))
     ]
-    truths._days.cache_clear()
+    true_streams._days.cache_clear()
     traded = [1e4 * np.abs(np.diff(day, prepend=day[0])) for day in days]
-    monkeypatch.setattr(truths, "_read", lambda truth, folder: tuple(days))
-    monkeypatch.setattr(truths, "_read_volumes", lambda truth, folder: tuple(traded))
+    monkeypatch.setattr(true_streams, "_read", lambda truth, folder: tuple(days))
+    monkeypatch.setattr(true_streams, "_read_volumes", lambda truth, folder: tuple(traded))
     yield
-    truths._days.cache_clear()
+    true_streams._days.cache_clear()
 
 
 def test_noise_leaves_the_truth_in_the_middle() -> None:
@@ -74,7 +74,7 @@ def test_all_makers_foil_the_same_truth() -> None:
 @pytest.mark.usefixtures("minutes")
 def test_the_past_of_a_day_is_all_the_others_and_no_window_reaches_over_a_night() -> None:
     params = FoilGuesses(foil="student", truth="goog", length=60, copies=2)
-    parts = list(truths.draw_truth(params, np.random.default_rng(1), None))
+    parts = list(true_streams.draw_truth(params, np.random.default_rng(1), None))
     assert [len(part.values) for part in parts] == [4, 2, 4]
     assert [len(part.past.moves) for part in parts] == [218, 248, 208]
     spreads = [part.past.spread for part in parts]
@@ -96,7 +96,7 @@ def test_every_maker_foils_real_prices_in_cents(foil: str) -> None:
 @pytest.mark.usefixtures("minutes")
 def test_prices_are_brought_to_a_level_and_to_a_size_of_moves() -> None:
     params = FoilGuesses(foil="noise", truth="goog", length=60, price=615, moves=0.167)
-    days = truths._days("goog", None, params.price, params.moves, params.cell)
+    days = true_streams._days("goog", None, params.price, params.moves, params.cell)
     assert not days.unit
     assert np.concatenate(days.prices).mean() == pytest.approx(615)
     assert np.abs(np.concatenate([np.diff(day) for day in days.prices])).mean() == pytest.approx(0.167)

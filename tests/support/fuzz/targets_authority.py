@@ -16,9 +16,9 @@ from support.fuzz.fuzz_target import Format, Group, Prepared
 from veilcast.authority import bulletin, issuer, request
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
+from veilcast.authority.member_statement import StatementReader, StatementSignature, sign_statement
 from veilcast.authority.request import PendingRequest, Reply, Request
 from veilcast.authority.secret_file import read_secret
-from veilcast.authority.statement import StatementReader, StatementSignature, sign_statement
 from veilcast.authority.struct_codec import MAGIC_OF, VERSION, decode_struct, encode_struct
 from veilcast.authority.topic_record import sign_record
 from veilcast.core.outbox import PendingPublication, decode_record

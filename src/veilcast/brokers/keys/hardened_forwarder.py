@@ -21,7 +21,7 @@ from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.agreement import AgreementMessage
 from veilcast.brokers.keys.bulk import check_key_id
-from veilcast.brokers.keys.forwarder import KeyForwarder
+from veilcast.brokers.keys.forwarder_base import KeyForwarder
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, PublisherShare, accept_publisher_share
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.keys.transfer_receiver import TransferReceiver, quiet_period_us

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.bulk import check_key_id
-from veilcast.brokers.keys.forwarder import KeyForwarder
+from veilcast.brokers.keys.forwarder_base import KeyForwarder
 from veilcast.brokers.keys.paper_split import HOPS_MAX, SplitShare, TrailVerifier, split_again
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.quota import PendingMessages, PublisherQuota

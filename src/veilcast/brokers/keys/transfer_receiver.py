@@ -424,7 +424,7 @@ _EARLY_MAX: Final = 3
 """Statements of one replica that are kept before this replica's announcement, for each replica of the node: replicas
 that did not wait may have proven unanimity by then."""
 
-# In units of the bound on delay; the module docstring derives them.
+# In units of the bound on delay; the module docstring says what happens in each.
 _CALL: Final = 1
 _ATTEND: Final = 4
 _FIRST: Final = 7

@@ -22,7 +22,7 @@ from typing import Final
 from veilcast.brokers.keys.redistribution import HeldShare, IssuedDealing, redistribute_share
 from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.keys.transfer_receiver import dispute_window_us
-from veilcast.brokers.queues import ACKNOWLEDGE_US
+from veilcast.brokers.peer_sessions import ACKNOWLEDGE_US
 from veilcast.brokers.routing.view import Branch, Outgoing, RoutingView, all_replicas
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ForgedError

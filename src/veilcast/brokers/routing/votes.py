@@ -86,8 +86,8 @@ class ClaimVotes:
         replica: bytes,
         candidate: CoveringCandidate | None = None,
     ) -> list[bytes]:
-        """Add a report. Returns the ids of all claims that gained a supporter, this one first. Pass `wide` for a
-        subscription."""
+        """Add a report. Returns the ids of all claims that gained a supporter, this one first. Pass `candidate` for
+        a subscription."""
         ballot = self._ballots.get((what, id_)) or _Ballot(node, candidate)
         if replica in ballot.reported:
             ballot.reported[replica] = claim

@@ -82,7 +82,7 @@ def _add_testnet(parts: Any) -> None:
         parser.add_argument(
             "--dir", type=Path, default=Path(_TESTNET), help=f"the directory of the network's files ({_TESTNET})"
         )
-        runs(parser, Later("tree_testnet", name))
+        runs(parser, Later("tor_testnet", name))
         return parser
 
     up = verb("up", "start three directory authorities and some relays, and wait until each knows all others")

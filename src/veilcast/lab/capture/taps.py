@@ -27,7 +27,6 @@ from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.capture import clocks, tasks
-from veilcast.lab.capture import taps as tap_lines
 from veilcast.lab.capture.clocks import Times
 from veilcast.lab.capture.duplicates import WINDOW_US
 from veilcast.lab.capture.reading_report import ClockCorrection, FileReport, ReadingReport, remark_sizes
@@ -123,7 +122,7 @@ class NodeTap(msgspec.Struct, frozen=True):
 def survey_tap(part: TapPart, trusted: frozenset[str] = frozenset()) -> TapFindings:
     """If any nodes are `trusted`, only times of links between those are kept: strangers cannot crowd them out."""
     found = TapFindings(part.file)
-    for _, _, t_us, source, destination, size in tap_lines.read_rows(part, observe.CellRow):
+    for _, _, t_us, source, destination, size in read_rows(part, observe.CellRow):
         found.rows += 1
         found.ours += size == CELL
         found.first_us, found.last_us = min(found.first_us, t_us), max(found.last_us, t_us)
@@ -181,7 +180,7 @@ def arrange_taps(
 
 def tap_cells(part: TapPart, tap: NodeTap | None, run: str, epoch_us: int) -> pa.Table:
     """The cells of a part; those of a simulation unchanged, because they may be of several runs."""
-    found = tap_lines.rows_to_table(tap_lines.read_rows(part, observe.CellRow), observe.CellRow)
+    found = rows_to_table(read_rows(part, observe.CellRow), observe.CellRow)
     if tap is None:
         return found
     t_us = found["t_us"].to_numpy() - tap.ahead_us

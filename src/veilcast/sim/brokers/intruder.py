@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from veilcast.brokers.queues import PeerQueues
+from veilcast.brokers.peer_sessions import PeerQueues
 from veilcast.brokers.routing.claims import make_bring
 from veilcast.crypto.sign import SIGNATURE, SigningKey
 from veilcast.errors import RemoteError

@@ -58,7 +58,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.attack.hops import outward_links
-from veilcast.lab.attack.observer import closure
 from veilcast.lab.models.graph import Graph
 
 Mask = NDArray[np.bool_]
@@ -120,7 +119,7 @@ def score_late_join(
     """The probability that it joined as a subscriber, by node; 0 for nodes that did not join. `distance` is counted
     from the publisher."""
     came, needed = _find_newcomers(graph, before, after, distance)
-    return np.where(came, closure.subscriber_probability(needed, rate), 0.0)
+    return np.where(came, subscriber_probability(needed, rate), 0.0)
 
 
 def find_certain_joiners(graph: Graph, before: Mask, after: Mask, distance: NDArray[np.int32]) -> Mask:
@@ -186,9 +185,9 @@ def _find_newcomers(
     graph: Graph, before: Mask, after: Mask, distance: NDArray[np.int32]
 ) -> tuple[Mask, NDArray[np.float64]]:
     """The mask of the newcomers; and by node, the probability that a newcomer hangs on it."""
-    inside = closure.supported_members(graph, after, distance)
+    inside = supported_members(graph, after, distance)
     came = inside & ~before
-    return came, closure.need_probability(graph, inside, distance, came)
+    return came, need_probability(graph, inside, distance, came)
 
 
 _DOUBT: Final = 1e-6

@@ -23,7 +23,7 @@ from veilcast.lab.experiment.broker_params import BrokersPath, BrokersRefresh, B
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.models.broker_keys import KeyedInteractions
 from veilcast.lab.models.broker_shares import HopHistogram, cost_quantile, hop_histogram, mean_cost
-from veilcast.lab.runs.brokers.trace_replay import draw_overlays, make_trace_parts, place_users, replay_trace
+from veilcast.lab.runs.brokers.interaction_matrix import draw_overlays, make_trace_parts, place_users, replay_trace
 
 
 def measure_path(params: BrokersPath, seed: int, data: Path | None = None) -> list[Measure]:

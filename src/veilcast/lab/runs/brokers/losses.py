@@ -15,7 +15,7 @@ from veilcast.lab.experiment.broker_params import BrokersLosses
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.models.broker_losses import BrokerTraffic, LossCost, draw_byzantine
 from veilcast.lab.models.broker_tree import grow_tree
-from veilcast.lab.runs.brokers.trace_replay import replay_trace
+from veilcast.lab.runs.brokers.interaction_matrix import replay_trace
 
 
 def run(params: BrokersLosses, seed: int, data: Path | None) -> list[Measure]:

@@ -16,7 +16,7 @@ from veilcast.errors import ConfigError
 from veilcast.lab.experiment.broker_params import TraceParams
 from veilcast.lab.experiment.definition import Experiment, Figure, QuickSettings, Series
 from veilcast.lab.interaction_traces import InteractionTrace
-from veilcast.lab.runs.brokers.trace_replay import MONTH_HOURS
+from veilcast.lab.runs.brokers.interaction_matrix import MONTH_HOURS
 
 
 def replay_user_trace(

@@ -24,7 +24,7 @@ from veilcast.foil.random_source import FloatArray
 from veilcast.lab.attack.stream.many_steps import count_endings
 from veilcast.lab.attack.stream.model import MoveLaw, SignLaw, StreamModel
 from veilcast.lab.experiment.foil_params import FoiledStreamParams
-from veilcast.lab.runs.foil.truths import REVERTING, START_PRICE, TrueStreams, ValueHistory
+from veilcast.lab.runs.foil.true_streams import REVERTING, START_PRICE, TrueStreams, ValueHistory
 
 
 def make_generator(params: FoiledStreamParams, past: ValueHistory, *, whole: bool) -> Generator[Any, np.float64]:

@@ -40,9 +40,8 @@ from veilcast.lab.measure.foil_privacy import (
 )
 from veilcast.lab.measure.strongest_attacker import find_strongest
 from veilcast.lab.models.rng import stream
-from veilcast.lab.runs.foil import generators
-from veilcast.lab.runs.foil import truths as foil_truths
-from veilcast.lab.runs.foil.truths import TrueStreams
+from veilcast.lab.runs.foil import generators, true_streams
+from veilcast.lab.runs.foil.true_streams import TrueStreams
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +95,7 @@ def measure_attackers(parts: Sequence[FoiledStreams], names: Sequence[str], fake
 def foil_streams(params: FoiledStreamParams, seed: int, data: Path | None) -> Iterator[FoiledStreams]:
     """All streams of a distribution together; real ones day by day, because each day has its own past."""
     rng = np.random.default_rng(stream(seed, "truth of foiling", params.truth))
-    truths = list(foil_truths.draw_truth(params, rng, data))
+    truths = list(true_streams.draw_truth(params, rng, data))
     chance = np.random.default_rng(stream(seed, "fakes", params.foil, params.fakes))
     pupils = _train(params, truths, data, chance) if params.training else {}
     for truth in truths:
@@ -112,7 +111,7 @@ def _train(
     streams of it."""
     if len(truths) == 1:
         more = msgspec.structs.replace(params, streams=params.streams * params.training)
-        parts = [_foil(params, truth, rng) for truth in foil_truths.draw_truth(more, rng, data)]
+        parts = [_foil(params, truth, rng) for truth in true_streams.draw_truth(more, rng, data)]
         return {0: _fit(parts)}
     found = {}
     for fold in range(FOLDS):
@@ -183,7 +182,7 @@ def _together(parts: Sequence[AttackerResult]) -> AttackerResult:
 
 
 def _foil(params: FoiledStreamParams, truth: TrueStreams, rng: np.random.Generator) -> FoiledStreams:
-    proxy = foil_truths.activity_proxy(truth, rng)
+    proxy = true_streams.activity_proxy(truth, rng)
     maker = generators.make_generator(params, truth.past, whole=truth.unit > 0)
     model = generators.make_attacker_model(params, truth, proxy)
     ancestral = None
