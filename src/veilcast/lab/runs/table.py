@@ -1,9 +1,9 @@
 """The table of runs: for each kind of run and each engine, the function that makes it.
 
-Engines are models on arrays ("kernel"), the real machines in the simulator ("machines"), and runs that measure real time
-("live"): the real machines on real sockets, or timed in one process. A run of the first two is a function of (parameters,
-seed, data folder), and any process can make it. Where a kind has both, they return the same measures under the same names.
-A live run takes real time, needs its computer for itself, and returns other numbers each time.
+Engines are models on arrays ("kernel"), the real machines in the simulator ("machines"), and runs that measure real
+time ("live"): the real machines on real sockets, or timed in one process. A run of the first two is a function of
+(parameters, seed, data folder), and any process can make it. Where a kind has both, they return the same measures under
+the same names. A live run takes real time, needs its computer for itself, and returns other numbers each time.
 
 A function is named by its module, and imported when it is called: a sweep pays only for what it runs.
 """
