@@ -12,7 +12,7 @@ import pytest
 import veilcast
 from veilcast.lab.models import numba_cache
 
-CALL = "from veilcast.lab.models.rng import to_fraction, mix_bits; print(float(fraction(mixed(7))))"
+CALL = "from veilcast.lab.models.rng import to_fraction, mix_bits; print(float(to_fraction(mix_bits(7))))"
 
 
 def test_a_kernel_that_another_file_changed_is_compiled_anew(tmp_path: Path) -> None:
