@@ -109,7 +109,7 @@ class Nodes:
         return [ReplicaId(self.schemes[hop], at) for at in range(1, self.r + 1)]
 
     def receivings(self, hop: int) -> list[ShareReception]:
-        """Of one hop from the one before."""
+        """Shares that one hop receives from the one before."""
         return [
             ShareReception(ORIGIN, self.schemes[hop - 1], place, PUBLISHER.public, self.roster, self.keys[place])
             for place in self.places(hop)
@@ -185,7 +185,7 @@ def both_ways(r: int, hops: int) -> dict[str, object]:
 
 
 def redistribution_hop(r: int) -> dict[str, float]:
-    """What one broker does, as a holder of the hop and as a receiver of the next, in the best of some runs."""
+    """Work of one broker, as a holder of one hop and a receiver of the next; the best of several runs."""
     nodes = Nodes(r, 2)
     best: dict[str, float] = {}
 

@@ -8,9 +8,9 @@ each node, and in `paper`. mosquitto (quality of service 1) and nats-server run 
 replicas. All have the same members: machines of ours on the same turns of the same event loop, for an owner who keeps
 nothing (`brokers`). Every reader must get each publication once, or there is no result.
 
-Publications go out as fast as they are taken, so many under way: how many a second, and how much processor time all
-processes together need for each delivery. Then one goes out every so often: how long until its readers have it.
-Brokers that are not on this machine are left out, and that is said.
+Publications leave as fast as they are accepted, with a bound on those in flight. Measured are publications a second,
+and the processor time of all processes for each delivery. Then one goes out every so often: how long until its readers
+have it. Brokers that are not on this machine are left out, and that is said.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def show(name: str, found: dict[str, Figures]) -> None:
 
 WINDOW = 64
 LONGER = 10
-"""Times as many publications for those who are fast: processor time is counted in hundredths of a second."""
+"""Factor by which fast contestants publish more: processor time is counted in hundredths of a second."""
 PACED = 50
 EVERY_S = 0.1
 SETTLE_S = 1.0

@@ -131,7 +131,7 @@ def others(began_ns: int, duration_us: int) -> None:
 
 
 def flood(orders: Connection, recorded: bytes) -> None:
-    """A third process: so many datagrams a second as it was told last, until told to end."""
+    """A third process, which sends datagrams at the rate that it was told last, until it is told to end."""
     senders = []
     for number in range(SOURCES):
         sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

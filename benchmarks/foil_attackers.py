@@ -82,7 +82,7 @@ def timed(what: Callable[[], object]) -> float:
 
 
 def emissions(values: Numbers) -> Numbers:
-    """Of [steps, n]."""
+    """Arrays of [steps, n]."""
     return np.asarray(-((values[:, :, None] - values[:, None, :]) ** 2).sum(axis=2) / (2 * NOISE**2))
 
 

@@ -8,7 +8,7 @@ sealed and signed bodies of one size and no fakes: against it the others are mea
 
 First the reader wants all of a random walk: with k_p fakes an event is k_p + 1 messages. Then values are anywhere and
 the reader wants an eighth of them: with k_s fake subscriptions it is brought what falls into those as well, up to
-(k_p + 1)(k_s + 1) messages where there was one. What was asked for must arrive once, or there is no result.
+(k_p + 1)(k_s + 1) messages where there was one. Every subscribed event must arrive once, or there is no result.
 
 The processor time of both members and of the broker together is what counts on a machine that others use too.
 """
@@ -51,7 +51,7 @@ class Contestant(NamedTuple):
 class Figures(NamedTuple):
     events_s: float
     cpu_us: float
-    """Of both members and the broker, for each event."""
+    """Processor time of both members and the broker, for each event."""
     sent: float
     """Messages of the publisher for each event."""
     brought: float
@@ -103,7 +103,7 @@ def contest(contestant: Contestant, events: int) -> Figures:
 
 
 class Owner:
-    """Of one member: stores at once, acknowledges at once, and counts."""
+    """The owner of one member: stores and acknowledges at once, and counts."""
 
     def __init__(self, member: Any) -> None:
         self.member, self.driver = member, drive(member, self._act_on)

@@ -6,7 +6,7 @@ reader, and links are encrypted (Noise). The pace is raised until a reader misse
 than a tenth of the round, twice in a row; the highest pace before that counts. The limits that are a policy are lifted
 on both sides: gossipsub's 10 messages a second of a topic and 32 in a queue, our 1,000 datagrams a second of a peer.
 
-What the two do not share: gossipsub is TCP with yamux, and forgets what it drops; ours is UDP, and links repeat what
+Differences: gossipsub is TCP with yamux, and forgets what it drops; ours is UDP, and links repeat what
 got lost. Ours also seals what is said for the readers of the topic, and delivers in order, again and again until the
 reader has acknowledged; what it has to keep until then would be on disk, which is memory here. Ours is raced in the
 profile `paper`, where a message leaves at once, as it does in gossipsub. `hardened` sends cells of one size, four a

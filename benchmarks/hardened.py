@@ -1,9 +1,10 @@
-"""What does the hardened mesh cost beside the papers' baseline, for each note: messages, hops, and whom it reaches?
+"""What does the hardened mesh cost beside the papers' baseline, for each note: messages, hops, and the share of
+subscribers it reaches?
 
 500 nodes of degree 8, one publisher, a tenth subscribers; covers as `--privacy high` has them. The meshes have formed
-before the first note. With a tenth of the nodes offline, and with all online. The 30 seeds of the record take a quarter
-of an hour on two cores. `--insiders 0.1` has a tenth of the nodes be neither readers nor covers, which is the world in
-which the cover was chosen.
+before the first note. Results with a tenth of the nodes offline, and with all online. The 30 seeds of the record take a
+quarter of an hour on two cores. `--insiders 0.1` has a tenth of the nodes be neither readers nor covers, which is the
+world in which the cover was chosen.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ async def all_hear(heard: dict[int, float], readers: list[int], within_s: float)
 
 
 def tell(state: str) -> None:
-    """How far it is: on one line, where somebody looks."""
+    """Shows the progress on one line of a terminal."""
     print(f"{state:<60}", end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
 
 

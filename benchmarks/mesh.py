@@ -3,8 +3,8 @@
 The mesh has 500 nodes of degree 4, a tenth of them subscribers, as in P0; link layer off.
 
 The flood is the whole life of one advert: nodes that know their neighbours and nothing else, then one of them
-advertises, until nobody has anything left to tell. What heartbeats cost in that time is measured just before, and taken
-off. The cost must grow like n: adverts sent per node, and time per node. `--large` adds n = 50,000, which takes
+advertises, until nobody has anything left to tell. The cost of heartbeats in that time is measured just before, and
+subtracted. The cost must grow like n: adverts sent per node, and time per node. `--large` adds n = 50,000, which takes
 four minutes of a core and 0.8 GB.
 """
 

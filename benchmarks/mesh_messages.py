@@ -1,9 +1,9 @@
 """How many messages of each kind does one mesh node handle in a second?
 
-Decode, check, act, and encode what follows from it, by process time, the best of three rounds. What rides in heartbeats
-is measured in the heartbeat that carries it; after every few frames the node sends its own. The second column is the
-same work without the cryptography: signatures, proofs of lots, key agreements and seals answer from memory. Adverts and
-calls are believed once for all their copies; "checked" forgets that before each.
+Decode, check, act, and encode what follows from it, by process time, the best of three rounds. A message in a heartbeat
+is measured with that heartbeat; after every few frames the node sends its own. The second column is the same work
+without the cryptography: signatures, proofs of lots, key agreements and seals answer from memory. Adverts and calls are
+believed once for all their copies; "checked" forgets that before each.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ async def _comes(port: int, identity: StreamIdentity, delay_s: float, options: a
 
 
 def first_message() -> bytes:
-    """What a stranger without a certificate says first."""
+    """The first bytes of a stranger without a certificate."""
     context, outgoing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), ssl.MemoryBIO()
     context.check_hostname = False
     with contextlib.suppress(ssl.SSLWantReadError):

@@ -1,4 +1,4 @@
-"""What does one node with links do in a second of its processor: cells received, opened, handled and sealed anew?
+"""What does one node with links do in a second of its processor: cells received, opened, handled and sealed again?
 
 A node among sixteen peers, without sockets. First the simulator runs them all, and every call of a driver to the one is
 written down; then the same node is made again and played the same calls, alone, and that is timed. It must answer with

@@ -1,4 +1,4 @@
-"""What each cryptographic recipe costs, beside the bare library call it rests on (ratio 1.0 = no cost of ours).
+"""The cost of each cryptographic recipe beside the bare library call it rests on (ratio 1.0 = no cost of ours).
 
 ./run bench recipes
 """

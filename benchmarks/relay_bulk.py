@@ -137,7 +137,7 @@ def _products(raw: list[tuple[bytes, bytes]]) -> list[bytes]:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """What comes of it, and the seconds of the best of three turns."""
+    """The result, and the seconds of the best of three runs."""
     turns = []
     for _ in range(3):
         began = time.perf_counter()

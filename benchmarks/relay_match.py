@@ -134,7 +134,7 @@ def timed(
     excess: bool = False,
     few: int | None = None,
 ) -> dict[str, float]:
-    """Milliseconds a publication over so many subscriptions, scaled to all."""
+    """Milliseconds for a publication over a part of the subscriptions, scaled to all."""
     seconds = []
     too_many = 0
     for asked, right in list(zip(kind.asked, kind.right, strict=True))[:few]:

@@ -4,7 +4,7 @@
 
 The relay runs as two commands, with TLS on every stream and SQLite on the disk, in both profiles, and in `hardened`
 with and without the proxy's batches. mosquitto runs in the clear, at quality of service 1. One process publishes and
-one has all readers, each of whom wants all labels; the other subscriptions want what nobody publishes. Members of both
+one has all subscribers, each subscribed to all labels; the other subscriptions match no publication. Members of both
 brokers are machines of ours on the same turns of the same event loop, for an owner who keeps nothing (`brokers`);
 mosquitto also has members in C, its own. Every reader must get each publication once, or there is no result.
 
@@ -33,7 +33,7 @@ from brokers.relay import Kind, relay
 
 
 class Figures(NamedTuple):
-    """Of one contestant on one stage. `cpu_us` is for each delivery, by process; latencies are in milliseconds."""
+    """One contestant on one stage. `cpu_us` is for each delivery, by process; latencies are in milliseconds."""
 
     publications_s: float
     deliveries_s: float
@@ -133,7 +133,7 @@ def show(stage: Stage, found: dict[str, Figures]) -> None:
 
 
 def ratios(figures: Figures, found: dict[str, Figures]) -> list[float]:
-    """What a delivery costs, in deliveries of mosquitto's: with our members, and with its own."""
+    """The cost of a delivery, in deliveries of mosquitto's: with our members, and with its own."""
     return [figures.whole_us / found[name].whole_us for name in (PLAIN, IN_C) if name in found]
 
 

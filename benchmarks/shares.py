@@ -100,7 +100,7 @@ _Held = TypeVar("_Held")
 
 
 def choices(dealt: Sequence[_Held]) -> Iterator[list[_Held]]:
-    """What k of the holders have, another k each time."""
+    """The shares of k holders, another k each time."""
     return cycle([list(chosen) for chosen in combinations(dealt, K)])
 
 

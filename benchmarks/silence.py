@@ -8,7 +8,7 @@ tell busy
 phases from idle ones; how it is judged is in `veilcast.lab.measure.permutation_test`. As a control the same in the
 papers'
 profile, where publishing shows. A town has 32 phases and takes a minute. The experiment `mesh-silence` asks the same of
-many towns with the lab's own classifier, and who is who besides.
+many towns with the lab's own classifier, and also for the roles.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def measure() -> dict[str, Any]:
 
 
 def weigh(edges: Edges) -> dict[str, int]:
-    """What a large world holds, and its peak after one flood; before anything else has run in this process."""
+    """Memory of a large world, and its peak after one flood; before anything else has run in this process."""
     before = resident_bytes()
     world = Veilcast(LARGE, edges)
     per_node = (resident_bytes() - before) // LARGE
@@ -291,7 +291,7 @@ KERNELS: dict[str, Callable[[int, Edges], Kernel]] = {
     "simpy store": SimpyStore,
 }
 TARGETS = {"veilcast 500 / simpy store 500": 5, "veilcast 100000 / veilcast 500": 0.2}
-"""What we set out to reach."""
+"""Our target."""
 
 if __name__ == "__main__":
     main()

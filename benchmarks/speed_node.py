@@ -136,7 +136,7 @@ async def measure() -> dict[str, float]:
 
 
 def around(orders: Connection) -> None:
-    """The other process: the neighbours. As many rounds as it is told, with so many notes of each publisher in each.
+    """The other process: the neighbours. Run this number of rounds, each with a number of notes of each publisher.
 
     All cells of a round leave at once: if each left when it was made, chance would say how often the node is woken. It
     looks for answers now and then: if it waited for them, the node would pay for waking it with each.
@@ -173,7 +173,7 @@ def around(orders: Connection) -> None:
 
 
 def machines_around() -> list[Any]:
-    """Of all neighbours, in their order."""
+    """Frames of all neighbours, in their order."""
     return [
         machine_of(peer, {topic: "publisher"} if topic else {}, [NODE], number)
         for number, (peer, topic) in enumerate(zip_longest(PEERS, TOPICS))
@@ -181,7 +181,7 @@ def machines_around() -> list[Any]:
 
 
 def step(machine: Any, now: int) -> list[Frame]:
-    """What a driver does when a timer is due, and a disk that is quick."""
+    """The work of a driver when a timer is due, with a quick disk."""
     frames: list[Frame] = []
     while (due_us := machine.next_timer()) is not None and due_us <= now:
         machine.handle_timer(now)
@@ -237,7 +237,7 @@ def floor() -> dict[str, float]:
 
 
 def inside(bare: dict[str, float]) -> dict[str, float]:
-    """What a cell costs the node beside sockets and ciphers, in microseconds, at its best over a heartbeat."""
+    """The cost of a cell for the node, without sockets and ciphers, in microseconds, at its best over a heartbeat."""
     node = machine_of(NODE, dict.fromkeys(TOPICS, "subscriber"), PEERS, NEIGHBOURS)
     others, now = dict(zip(PEERS, machines_around(), strict=True)), START_US
     taking, making = [0.0], [0.0]

@@ -86,14 +86,14 @@ def main() -> None:
 
 
 def bare() -> Iterator[Contestant]:
-    """What needs no node."""
+    """Commands that need no node."""
     yield Contestant(BASE, lambda: spent([sys.executable, "-c", "pass"]))
     for line, ratio in (("--version", 5), ("--help", 5), ("pub --help", 5), ("lab --help", 5), ("lab list", 15)):
         yield Contestant(line, lambda line=line: spent(veilcast(*line.split())), ratio)  # type: ignore[misc]
 
 
 def clients(home: Path, parts: contextlib.ExitStack, rounds: int) -> Iterator[Contestant]:
-    """What talks to a running node: a relay's, where notifications take some milliseconds."""
+    """Commands that talk to a running node: a relay's, where notifications take some milliseconds."""
     directory = home / "net"
     options = ["--mode", "relay", "--publishers", "1", "--subscribers", "1", "--epoch", "3600", "--dir", str(directory)]
     call("net", "up", "4", *options)
@@ -150,7 +150,7 @@ def others(home: Path, parts: contextlib.ExitStack) -> Iterator[Contestant]:
 
 
 def spent(line: list[str]) -> Spent:
-    """What a process takes from its start to its end, which must be a good one."""
+    """Time of a process from its start to its end; its exit code must be 0."""
     start = time.perf_counter()
     process = subprocess.Popen(
         line, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -167,7 +167,7 @@ def spent(line: list[str]) -> Spent:
 
 
 def until_it_says(line: list[str]) -> Spent:
-    """What a process takes from its start to its first line; then it is ended."""
+    """Time of a process from its start to its first line; then it is ended."""
     start = time.perf_counter()
     with subprocess.Popen(line, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None

@@ -141,7 +141,7 @@ def delay(loss: float) -> dict[str, float]:
     delays.sort()
 
     def tries(share: float) -> float:
-        """By how many tries this share has arrived."""
+        """Number of tries by which this share has arrived."""
         return max(1, ceil(log(1 - share) / log(loss))) if loss else 1
 
     return {
@@ -153,7 +153,8 @@ def delay(loss: float) -> dict[str, float]:
 
 
 class Exchange:
-    """Two sides, a cell each way in every period. What is not lost arrives some periods after the next cells leave."""
+    """Two sides, a cell each way in every period. A cell that is not lost arrives some periods after the next cells
+    leave."""
 
     def __init__(self, loss: float, away: int = 0) -> None:
         self._loss, self._rng, self._now = loss, random.Random(2), 1
@@ -188,7 +189,7 @@ def cpu_us(work: Callable[[], object], *, count: int = 2_000) -> float:
 
 
 ROOM = CELL - 8 - 16
-"""What a header and a tag leave of a cell."""
+"""Bytes of a cell without header and tag."""
 PERIOD_US = 250_000
 CELLS = 10_000
 FAR = 4

@@ -1,7 +1,7 @@
-"""What Tor costs a tree: subscriptions a second, and the time from `publish` to a reader, with it and without.
+"""The cost of Tor for a tree: subscriptions a second, and the time from `publish` to a reader, with it and without.
 
-Both are the same nodes with the same files, on one event loop: a directory, members of whom some read, and one who
-publishes. Over Tor they are onion services in a private network on this machine, each of a Tor of its own; straight,
+Both are the same nodes with the same files, on one event loop: a directory, a publisher, and members of which some
+subscribe. Over Tor they are onion services in a private network on this machine, each of a Tor of its own; straight,
 they call one another at loopback addresses. A subscription counts when its reader has heard from nearly all nodes of
 its tree, so its cost is that of laying a tree and of probing it. Every note must reach every reader once.
 
@@ -33,14 +33,14 @@ from veilcast.net.tor import Tor
 
 class Figures(NamedTuple):
     subscriptions_s: float
-    """Subscriptions that came to stand in a second, all readers at once."""
+    """Subscriptions a second, all subscribers at once."""
     stood_s: float
     """From a subscription to its standing: the median of all readers."""
     median_s: float
     slowest_s: float
     """From `publish` to a reader's program, with two disks in between."""
     processor_s: float
-    """Of this process, for all of it; Tor's processes have their own."""
+    """Processor time of this process, in total; Tor's processes have their own."""
 
 
 def main() -> None:

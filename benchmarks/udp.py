@@ -177,7 +177,7 @@ def flood(orders: Connection) -> None:
 
 
 def under_flood(rate: int) -> dict[str, float]:
-    """How late cells leave while so many datagrams a second arrive."""
+    """How late cells leave at a given rate of arriving datagrams."""
     ours, theirs = multiprocessing.Pipe()
     child = multiprocessing.Process(target=flood, args=(theirs,), daemon=True)
     child.start()

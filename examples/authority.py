@@ -1,4 +1,4 @@
-"""An authority, a publisher and a subscriber; a sealed note between them; and one of them shut out.
+"""An authority, a publisher and a subscriber exchange a sealed note; then the authority revokes one of them.
 
 The program hands in time (an epoch) and entropy itself, as the command line does for you.
 """

@@ -1,4 +1,4 @@
-"""A client of a running node: publish, and read a range. Without a node it says how to start one."""
+"""A client of a running node publishes, and subscribes to a range. Without a node it tells how to start one."""
 
 import asyncio
 import sys

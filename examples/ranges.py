@@ -1,6 +1,6 @@
-"""A topic that is cut into cells: who wants a range of it joins the meshes of the cells that the range touches.
+"""A topic that is cut into cells: a subscriber to a range joins the meshes of the cells that the range touches.
 
-Three nodes in the simulator's world: a publisher of temperatures, a reader who wants frost, and a node between them.
+Three nodes run in the simulator's world: a publisher of temperatures, a subscriber to frost, and a node between them.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""What can be subscribed to, and what matches: labels, ranges, boxes, and several at once."""
+"""Subscriptions and what they match: labels, ranges, boxes, and conjunctions."""
 
 from veilcast import All, Box, Equal, Label, Publication, Range
 

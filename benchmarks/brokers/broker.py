@@ -1,4 +1,4 @@
-"""What a broker is to a benchmark, and what it is given to carry."""
+"""A broker as a benchmark sees it, and its load."""
 
 from __future__ import annotations
 

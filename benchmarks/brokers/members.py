@@ -36,7 +36,7 @@ Join: TypeAlias = Callable[[int], Joined]
 
 
 class Order(NamedTuple):
-    """Publish so many; so many at a time, or one every so often."""
+    """Publish this number of notes, with a bound on those in flight or at an interval."""
 
     publications: int
     window: int
@@ -50,7 +50,7 @@ class Owner:
         self.waiting: dict[int, None] = {}
         self.under_way = 0
         self.arrived: list[tuple[int, float]] = []
-        """Which publications, and how long each took."""
+        """The publications, and the time that each took."""
         self.news = asyncio.Event()
         self.driver.open()
 

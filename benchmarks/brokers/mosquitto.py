@@ -26,8 +26,8 @@ def is_here() -> bool:
 
 @contextmanager
 def mosquitto(directory: Path, stage: Stage) -> Iterator[tuple[Broker, int]]:
-    """With its port. In the clear, without limits to what may wait, and it keeps what does in its own way: now and
-    then."""
+    """A running mosquitto and its port. In the clear, without limits to what may wait, and it keeps what does in its
+    own way: now and then."""
     (port,) = free_ports(1)
     file = directory / "mosquitto.conf"
     file.write_text(_SETTINGS.format(port=port, directory=directory, user=getpass.getuser()))

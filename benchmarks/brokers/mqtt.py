@@ -104,7 +104,7 @@ class MqttMember:
 
 
 def drive(machine: Machine, act_on: Callable[[Event], object]) -> MqttDriver:
-    """In the clear, at a broker of this machine."""
+    """A connection in clear text to a broker on this machine."""
     return MqttDriver(machine, broker=MqttSetup(mqtt_packets()), act_on=act_on)
 
 

@@ -1,8 +1,8 @@
 """nats-server as a broker, in the clear, with members of our own making on the same driver as all others.
 
-Core NATS, which hands on what it gets to whoever is there, and keeps nothing; `verbose`, so that it says of each
-publication that it has it. As much of a member as a benchmark needs: one connection, no loss. A frame is a line and
-what follows it.
+Core NATS, which forwards each message to the connected subscribers, and keeps nothing; `verbose`, so that it says of
+each publication that it has it. As much of a member as a benchmark needs: one connection, no loss. A frame is a line
+and what follows it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class NatsMember:
         self._last = 0
         self._unwritten: dict[int, Publication] = {}
         self._unanswered: deque[Event | None] = deque()
-        """What it means that the oldest command is done."""
+        """Handle the reply to the oldest command."""
 
     def publish(self, publication: Publication, now: int) -> int:
         self._last += 1

@@ -1,7 +1,6 @@
 """Our overlay of brokers as one broker: virtual nodes in a line, each of several replicas, all in two processes with
-TLS between them; and members whose keyrings its authority has made. Who publishes is at one end, who reads at the
-other.
-"""
+TLS between them; and members whose keyrings its authority has made. The publisher is at one end, the subscribers are at
+the other."""
 
 from __future__ import annotations
 
@@ -162,4 +161,4 @@ _EPOCH_US: Final = 24 * HOUR_US
 _WINDOW: Final = 1 << 12
 _WORKERS: Final = 2
 _OPEN_HANDED: Final = {"messages_every_us": 1, "messages_burst": 1 << 20}
-"""One publisher stands for many here, whom brokers would not limit together."""
+"""One publisher replaces many here, which brokers would limit separately."""

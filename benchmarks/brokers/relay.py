@@ -1,7 +1,7 @@
 """Our relay as a broker: the commands `veilcast relay server run` and `relay proxy run`, each in a process, with TLS
 between all and SQLite on the disk; and members whose keyrings its authority has made.
 
-Subscriptions of members who are elsewhere stand in the records of server and proxy from the start, as if left by
+Subscriptions of members elsewhere are in the records of server and proxy from the start, as if left by
 earlier lives: they are found and passed over like any others, and nobody has to make a hundred thousand of them.
 """
 
@@ -103,7 +103,7 @@ def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublic, proxy
 
 @cache
 def _keyrings(profile: Profile, labels: tuple[str, ...], readers: int) -> tuple[list[Keyring], dict[Post, Keyring]]:
-    """Of the publisher and the readers, and of the hosts."""
+    """Keys of the publisher and the subscribers, and of the hosts."""
     authority = issuer.create(_EPOCH_US, os.urandom)
     epoch = epoch_of(SystemClock().now(), _EPOCH_US)
     for label in labels:
@@ -166,6 +166,6 @@ _OPEN_HANDED: Final = {
     "requests": {"every_us": 1, "burst": 1_000_000},
     "volume": {"every_us": 1, "burst": 1_000_000},
 }
-"""One publisher stands for many here, whom the proxy would not limit together."""
+"""One publisher replaces many here, which the proxy would limit separately."""
 _MAIN: Final = "import sys; from veilcast.cli.main import main; sys.exit(main())"
 _ENCODER: Final = msgspec.msgpack.Encoder()

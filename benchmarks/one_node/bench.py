@@ -30,7 +30,7 @@ from veilcast.wire.base import Message
 from veilcast.wire.mesh import Heartbeat, Notify, Stem, StemReceipt
 
 Item: TypeAlias = tuple[str, tuple[Message, ...]]
-"""From whom, and what: in one heartbeat, or in a frame of its own."""
+"""Sender and messages, in one heartbeat or in a separate frame."""
 
 
 class Bench:
@@ -55,7 +55,7 @@ class Bench:
         return pad(encode(beat), self.config.heartbeat_bytes)
 
     def take(self, data: bytes, source: str) -> None:
-        """What a driver does with one frame, and a reader with one note."""
+        """The work of a driver with one frame, and of a subscriber with one note."""
         self.node.receive(data, Address(source), self.now)
         self.node.frames_to_send(self.now, 64)
         while (event := self.node.next_event()) is not None:
@@ -76,7 +76,7 @@ class Bench:
             self.hear(name)
 
     def told(self, name: str) -> list[Message]:
-        """What it said to this one with its last heartbeat."""
+        """The messages to this neighbour in the last heartbeat."""
         beats = [frame.data for frame in self.said if frame.destination == name]
         return [decode(rider) for data in beats for rider in read_heartbeat(data, self.config.heartbeat_bytes).riders]
 

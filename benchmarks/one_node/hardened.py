@@ -1,4 +1,4 @@
-"""What a node is given to do that neither paper has: certified membership, and the hardened mesh."""
+"""The load of a node that neither paper has: certified membership, and the hardened mesh."""
 
 from __future__ import annotations
 

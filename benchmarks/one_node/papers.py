@@ -1,4 +1,4 @@
-"""What a node of the papers' mesh is given to do: adverts, subscriptions, notes, covers, swaps and SCAMP."""
+"""The load of a node of the papers' mesh: adverts, subscriptions, notes, covers, swaps and SCAMP."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def swaps(*messages: Callable[[bytes], Message]) -> Callable[[Bench], Iterator[I
 
 
 def commits(bench: Bench) -> Iterator[Item]:
-    """Two take turns to stand in one place."""
+    """Two nodes alternate in one place."""
     for number in range(300):
         game, (here, there) = number.to_bytes(16, "big"), ("child", "x")[:: 1 if number % 2 == 0 else -1]
         yield here, (SwapLock(game, TOKEN, True), SwapCommit(game, TOKEN, there))

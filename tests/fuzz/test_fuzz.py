@@ -1,4 +1,4 @@
-"""The fuzzers themselves: every target answers its seeds, and the frame reports bugs that are planted."""
+"""The fuzzers themselves: every target answers its seeds, and the frame reports planted bugs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def named(target: Target) -> object:
 
 
 def group_of(target: Target) -> str:
-    """The targets of one process: those of a module, but what must be interpreted apart."""
+    """The targets of one process: those of a module, with the interpreted ones apart."""
     return INTERPRETED if target.interpreted else target.prepare.__module__
 
 

@@ -1,5 +1,5 @@
 """An overlay of four virtual nodes with three replicas each, on loopback, with TLS and disks: whatever one replica of
-each node does, every note comes to every reader once, and nobody is suspected who did not lie."""
+each node does, every note reaches every subscriber once, and no honest replica is suspected."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def test_a_member_is_told_when_too_few_replicas_of_its_edge_node_answer(disk: Pa
 
 @pytest.mark.all_only
 def test_brokers_killed_at_any_moment_lose_nothing_that_was_promised(disk: Path) -> None:
-    """One at a time, at every node: a killed broker comes back empty, and asks the others who wants what."""
+    """One broker at a time, at every node: a killed broker comes back empty, and fetches the routing state from the
+    others."""
 
     async def test(house: LiveBrokers) -> None:
         victims = ["a-1", "b-2", "c-3", "d-1"]
@@ -88,7 +89,7 @@ def test_brokers_killed_at_any_moment_lose_nothing_that_was_promised(disk: Path)
 
 
 async def publish(house: LiveBrokers, bodies: list[str], enough: asyncio.Event) -> None:
-    """One after the other, no more than so many under way; returns when all are through."""
+    """Publish one note after another, with a bound on those in flight; returns when all are confirmed."""
     async with house.client(house.publisher) as me:
         while not enough.is_set():
             body = f"note {len(bodies)}"

@@ -1,4 +1,5 @@
-"""Two overlays of two operators on loopback, and members of both: when one overlay is gone all still arrives, once."""
+"""Two overlays of two operators on loopback, and members of both: after one overlay is gone, all notes still arrive,
+once."""
 
 from __future__ import annotations
 
@@ -48,14 +49,14 @@ def test_members_of_two_overlays_do_with_either(disk: Path) -> None:
 
 
 async def publish(house: LiveBrokers, bodies: list[str]) -> None:
-    """One path is gone, and what is not through there stays in the outbox for a while."""
+    """One path is gone: notes that are not confirmed there stay in the outbox for a while."""
     async with house.client(house.publisher) as me:
         for body in bodies:
             await me.publish(house.net.topic, body)
 
 
 def found_second_overlay(house: LiveBrokers) -> None:
-    """The brokers that stand nowhere become one, of another operator; and all members are in both."""
+    """The spare brokers form an overlay of another operator, and all members join both."""
     operator = LocalOperator(house.directory, house.net)
     spares = tuple(operator.spares(operator.overlay()))
     key = SigningKey.generate(os.urandom)

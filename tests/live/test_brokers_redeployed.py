@@ -1,5 +1,5 @@
-"""An overlay that is never left alone: a liar at every node, honest brokers killed, replicas attached and detached, and
-publications all the while. All come to every reader, once."""
+"""An overlay under constant change: a Byzantine replica at every node, honest brokers killed, replicas attached and
+detached, and publications all the while. All notes reach every subscriber, once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIARS = (
     ("mute", "stall", "delay", "doze"),
 )
 VICTIMS = ("a-1", "b-1", "c-1", "d-2")
-"""Honest ones, of which none leaves."""
+"""Honest brokers that do not leave."""
 
 
 @pytest.mark.all_only
@@ -62,7 +62,7 @@ def at_nodes(kinds: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 async def begin(house: LiveBrokers, spawned: tuple[str, ...]) -> None:
-    """All brokers and members, these of them in processes of their own."""
+    """Start all brokers and members, those named in separate processes."""
     for number in range(3):
         with house.file(f"{number + 1:02}").open("a") as file:
             file.write("refresh_messages = 128\n")
@@ -74,7 +74,7 @@ async def begin(house: LiveBrokers, spawned: tuple[str, ...]) -> None:
 
 
 async def carry(house: LiveBrokers, count: int, events: list[object]) -> None:
-    """So many publications, and these events spread over them; then all must have come, and once."""
+    """Publish notes with these events spread over them; then all notes must have arrived once."""
     reading = [asyncio.create_task(read(house, reader, count)) for reader in house.subscribers]
     async with house.client(house.publisher) as me:
         due = {count * (at + 1) // (len(events) + 1): event for at, event in enumerate(events)}
@@ -96,7 +96,7 @@ async def carry(house: LiveBrokers, count: int, events: list[object]) -> None:
 
 
 async def read(house: LiveBrokers, reader: str, count: int) -> list[str]:
-    """As they come, each acknowledged."""
+    """Read notes as they arrive, and acknowledge each."""
     bodies = list[str]()
     async with house.client(reader) as me:
         subscription = me.subscribe(house.net.topic, keep=True)
@@ -107,7 +107,7 @@ async def read(house: LiveBrokers, reader: str, count: int) -> list[str]:
 
 
 async def grow(house: LiveBrokers) -> None:
-    """Two spare brokers come to b."""
+    """Two spare brokers join b."""
     operator = LocalOperator(house.directory, house.net)
     overlay = operator.overlay()
     spares = operator.spares(overlay)[:2]
@@ -116,7 +116,7 @@ async def grow(house: LiveBrokers) -> None:
 
 
 async def shrink(house: LiveBrokers) -> None:
-    """The liar of b goes, and the honest one before it."""
+    """The Byzantine replica of b leaves, and the honest one before it."""
     operator = LocalOperator(house.directory, house.net)
     overlay = operator.overlay()
     node = overlay.node("b")

@@ -1,5 +1,5 @@
 """Small overlays on loopback, with TLS and disks: the paper's profile delivers, a member finds its way back to an edge
-node all of whose replicas were replaced, and a broker says what it lacks."""
+node all of whose replicas were replaced, and a broker reports what it lacks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_overlay_of_the_papers_profile_delivers_every_note_once(disk: Path) -
 
 
 def test_a_member_that_comes_back_finds_an_edge_node_of_which_no_replica_is_what_it_was(disk: Path) -> None:
-    """The reader is away while the last of those whom its first overlay named are gone."""
+    """The subscriber is away while the last replicas that its first overlay named leave."""
 
     async def test(house: LiveBrokers) -> None:
         reader = house.subscribers[0]
@@ -75,7 +75,7 @@ def test_a_member_that_comes_back_finds_an_edge_node_of_which_no_replica_is_what
 
 
 def test_a_broker_says_whom_of_its_node_it_misses_and_takes_no_older_overlay(disk: Path) -> None:
-    """Of two that are linked one calls the other: it misses those who should have called, too."""
+    """Of two linked brokers one calls the other: a broker also misses those that should have called it."""
 
     async def test(house: LiveBrokers) -> None:
         await house.start("a-1")
@@ -94,7 +94,7 @@ def test_a_broker_says_whom_of_its_node_it_misses_and_takes_no_older_overlay(dis
 
 
 def test_an_order_reaches_the_repository_by_way_of_members_and_it_tells_nobody(disk: Path) -> None:
-    """One of its replicas is replaced, and keys go to the one that came."""
+    """One replica of the repository is replaced, and keys go to its successor."""
 
     async def test(house: LiveBrokers) -> None:
         reader = house.subscribers[0]
@@ -125,7 +125,7 @@ def test_an_order_reaches_the_repository_by_way_of_members_and_it_tells_nobody(d
 
 
 def signed_at(house: LiveBrokers) -> bytes:
-    """What the operator has signed last, without the words before it."""
+    """The overlay that the operator signed last, without the text before it."""
     return (house.directory / "operator" / "overlay.signed").read_bytes().removeprefix(MAGIC)
 
 

@@ -1,5 +1,5 @@
-"""`veilcast brokers overlay up`: a whole overlay by commands alone, as an operator would try it: a liar is found,
-planned away, and gone, although the plan was interrupted once; and nothing that was published meanwhile is lost."""
+"""`veilcast brokers overlay up`: a whole overlay by commands alone, as an operator would try it. A Byzantine replica is
+found, planned away and removed, although the plan is interrupted once, and no publication is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker can write down of members who foil: everything it sees, by mosquitto's own client and its own log."""
+"""A broker's view of foiling members: everything it sees, by mosquitto's own client and its own log."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_nothing_is_left_retained_at_the_broker(disk: Path) -> None:
 
 
 def test_a_stranger_at_the_same_broker_can_neither_read_nor_be_read(disk: Path) -> None:
-    """In the paper's profile, where names are plain and anybody can say something under them."""
+    """In the paper's profile names are plain, and any client can publish under them."""
 
     async def test(house: LiveFoil) -> None:
         (reader,) = house.subscribers
@@ -124,7 +124,7 @@ def place(house: LiveFoil) -> list[str]:
 
 @contextmanager
 def listening(house: LiveFoil, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """mosquitto's own client, which says in its debug output when it has been subscribed."""
+    """mosquitto's own client, which reports in its debug output when it is subscribed."""
     command = ["stdbuf", "-oL", "mosquitto_sub", *place(house), "-q", "1", "-F", "%r %t %x", "-d", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as spy:
         assert spy.stdout is not None

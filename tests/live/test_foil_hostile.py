@@ -1,5 +1,5 @@
-"""Brokers that refuse, lie, flood and fall silent, over real sockets: the node lives on, and what waited goes out when
-there is an honest one."""
+"""Brokers that refuse, lie, flood and fall silent, over real sockets: the node continues, and waiting publications
+leave once the broker is honest."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def make_password(path: Path, user: str, password: str) -> None:
 
 @contextmanager
 def hostile(address: str) -> Iterator[list[int]]:
-    """Each who calls is met by the next of the worst; the list grows by one for each call."""
+    """Each caller meets the next kind of hostility; the list grows by one for each call."""
     host, _, port = address.rpartition(":")
     server = socket.create_server((host, int(port)))
     calls, kept, rng, turns = list[int](), list[socket.socket](), Random(9), itertools.cycle(WORST)

@@ -1,7 +1,8 @@
-"""A broker that is killed again and again, and loses what it acknowledged: nothing true is lost, nothing comes twice.
+"""A broker that is killed repeatedly, and loses acknowledged messages: no real publication is lost, and none comes
+twice.
 
-mosquitto writes what it knows to its disk every other second here, so each kill takes acknowledged messages, and now
-and then sessions, with it.
+mosquitto writes its state to the disk every other second here. So each kill loses acknowledged messages, and sometimes
+sessions.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def test_a_broker_killed_at_any_moment_loses_nothing_true_and_brings_nothing_twi
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_reader_that_is_away_while_the_broker_forgets_everything_misses_nothing(keeps: bool, disk: Path) -> None:
-    """And a publisher that keeps nothing would be noticed."""
+    """The test would notice a publisher that keeps nothing."""
 
     async def test(house: LiveFoil) -> None:
         bodies = await begin(house)
@@ -93,7 +94,7 @@ def test_a_broker_killed_after_every_hundred_events_loses_nothing_true_and_bring
 
 
 async def read_up_to(house: LiveFoil, reader: str, last: str) -> list[str]:
-    """What comes before this one, and this one. A publisher repeats what no broker has confirmed when it was killed."""
+    """All notes up to this one. A publisher repeats notes that no broker had confirmed when it was killed."""
     bodies = list[str]()
     async with house.client(reader) as me:
         subscription = me.subscribe(house.net.topic, keep=True)
@@ -110,7 +111,7 @@ async def begin(house: LiveFoil) -> list[str]:
 
 
 class Publishing:
-    """One event after the other, as fast as they go out, until it is to end."""
+    """Publishes one event after another, as fast as they leave, until it is told to end."""
 
     def __init__(self, house: LiveFoil, bodies: list[str]) -> None:
         self._house, self._bodies, self._over = house, bodies, False

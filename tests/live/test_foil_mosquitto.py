@@ -1,5 +1,5 @@
-"""Foiling at an unmodified broker: everything true arrives once, and the broker's own matching brings no more than was
-asked for."""
+"""Foiling at an unmodified broker: every real publication arrives once, and the broker's own matching forwards no more
+than was subscribed to."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ pytestmark = [pytest.mark.all_only, pytest.mark.skipif(not has_mosquitto(), reas
 
 
 async def all_fakes(house: LiveFoil, reader: str, each: int) -> None:
-    """Wait until `each` came with every event that did. A reader that subscribes asks for what it may have missed; what
-    is said before its publisher answers comes twice, and its fakes with it."""
+    """Wait until `each` fakes came with every event. A new subscriber asks for what it may have missed. Notes sent
+    before its publisher answers come twice, with their fakes."""
     counts = house.machines[reader].counts
     while counts().get("fake", 0) != each * (len(PRICES) + counts().get("double", 0)):
         await pause()

@@ -1,4 +1,4 @@
-"""`veilcast foil publish|subscribe`: a whole life in one command, in processes of their own, at a mosquitto."""
+"""`veilcast foil publish|subscribe`: a whole run in one command, in separate processes, at a mosquitto."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def command(house: LiveFoil, name: str, *arguments: str, **options: Any) -> subp
 
 
 def until_it_stands(reader: subprocess.Popen[str]) -> None:
-    """Until the broker has taken its subscription on: what is published before that is for nobody."""
+    """Wait until the broker has accepted the subscription: nobody receives earlier publications."""
     assert reader.stderr is not None
     assert "subscribed" in reader.stderr.readline()
 
@@ -88,7 +88,7 @@ def test_a_publisher_that_lingers_is_there_for_a_reader_who_comes_late(disk: Pat
 
 
 def test_what_a_broker_drops_for_want_of_room_while_its_reader_sleeps_comes_again(disk: Path) -> None:
-    """mosquitto says so in its log, and to nobody else: the reader is connected all the time."""
+    """Only mosquitto's log tells this: the subscriber stays connected all the time."""
     house = LiveFoil(disk / "n", PLAN, settings="max_queued_messages 3\n")
     house.broker.start()
     log, topic, running = disk / "n" / "broker" / "log", house.net.topic, []

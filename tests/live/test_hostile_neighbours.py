@@ -1,4 +1,4 @@
-"""Eight neighbours that send the worst they may keep nobody from anything, and fill no table beyond its bound."""
+"""Eight neighbours that send the worst they may prevent no delivery, and fill no table beyond its bound."""
 
 from __future__ import annotations
 

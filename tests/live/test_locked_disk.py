@@ -42,19 +42,19 @@ MODES = ["mesh", "relay", "tree", "foil", "brokers"]
 
 
 class Seized(NamedTuple):
-    """What the thief has: a directory for each member, at the end and when it was all running."""
+    """The thief's copy: a directory for each member, at the end and while all were running."""
 
     house: LiveNetwork
     off: Path
     on: Path
     notes: list[Note]
-    """What the informant has read."""
+    """Notifications that the informant has read."""
 
 
 @pytest.fixture(scope="module")
 def seized(disks: Callable[[], Path]) -> Callable[[str], Seized]:
-    """A network of each mode, once it is asked for: two readers that read all but the last, and a cover that reads
-    nothing."""
+    """A network of each mode, made on first use: two subscribers that read all notes except the last, and a cover that
+    reads none."""
     made: dict[str, Seized] = {}
 
     def of(mode: str) -> Seized:
@@ -91,8 +91,8 @@ def test_the_disks_of_two_readers_have_no_value_in_common(mode: str, seized: Cal
 @pytest.mark.all_only
 @pytest.mark.parametrize("mode", MODES)
 def test_the_disk_of_a_reader_looks_like_that_of_a_cover(mode: str, seized: Callable[[str], Seized]) -> None:
-    """Also with notifications that wait to be read, and for a publisher whose outbox is empty, but in foil: a
-    publisher there keeps its sessions with all fake streams."""
+    """Also with unread notifications, and for a publisher with an empty outbox. Exception: in foil a publisher keeps
+    its sessions with all fake streams."""
     disk = seized(mode)
     alike = members(disk.house)[1:] if mode == "foil" else members(disk.house)
     shapes = {member: shape(disk.off / member) for member in alike}
@@ -145,7 +145,7 @@ def purposes() -> set[bytes]:
 
 
 def found(data: bytes, known: Iterable[bytes]) -> set[bytes]:
-    """Those that begin anywhere in these bytes, as they are, in hex or in base64; what is short is not looked for."""
+    """The strings that occur anywhere in these bytes, plain, in hex or in base64; short ones are skipped."""
     starts: dict[int, bytes] = {}
     for one in known:
         if len(one) >= 8:
@@ -160,13 +160,14 @@ def found(data: bytes, known: Iterable[bytes]) -> set[bytes]:
 
 
 def files(directory: Path) -> list[Path]:
-    """All but the settings, which say in clear whom the node calls, and in brokers the overlay, which all have."""
+    """All files except the settings, which name the node's peers in clear, and in brokers the overlay, which all
+    members have."""
     plain = (".toml", ".signed")
     return [file for file in directory.rglob("*") if file.is_file() and file.suffix not in plain]
 
 
 def values(directory: Path) -> set[Any]:
-    """All values of all rows, by table and column where they are no bytes."""
+    """All values of all rows; by table and column if they are no bytes."""
     every: set[Any] = set()
     for name, _, rows in tables(directory):
         for row in rows:
@@ -175,7 +176,7 @@ def values(directory: Path) -> set[Any]:
 
 
 def shape(directory: Path) -> tuple[Any, ...]:
-    """What the thief sees of the files without reading a byte of what is sealed: rows by size, and sizes of files."""
+    """The thief's view without reading sealed bytes: rows by size, and file sizes."""
     counts: Counter[tuple[Any, ...]] = Counter()
     for name, made, rows in tables(directory):
         counts.update(

@@ -1,4 +1,4 @@
-"""Through a relay that loses a third of all datagrams, all of it arrives, once; `benchmarks/loss.py` has the record."""
+"""Through a network that loses a third of all datagrams, all notes arrive, once; see also `benchmarks/loss.py`."""
 
 from __future__ import annotations
 

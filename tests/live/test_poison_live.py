@@ -1,4 +1,4 @@
-"""Live, in every mode: one poisoned notification costs nobody a process, a stream or a later notification."""
+"""Live, in every mode: one poisoned notification ends no process and no stream, and no later notification is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server and proxy on disks that fill up, for real: they end, say so in one line, and keep what they acknowledged."""
+"""Server and proxy on disks that really fill up: they end, report it in one line, and keep what they acknowledged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from veilcast.errors import StorageError
 
 PLAN = NetworkPlan(nodes=3, mode="relay", publishers=1, subscribers=1)
 ROOM = 60_000
-"""For a file: enough to begin with, and for a few writes."""
+"""Limit of a file's size in bytes: enough to start, and for a few writes."""
 
 
 @pytest.mark.all_only

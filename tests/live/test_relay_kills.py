@@ -1,5 +1,5 @@
-"""Server and proxy killed at random moments, for real: nothing that a publisher was told is through is lost, and no
-reader is given anything twice."""
+"""Server and proxy are really killed at random moments: no confirmed publication is lost, and no subscriber gets one
+twice."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_disk_that_forgets_would_be_noticed(forgetful: bool, disk: Path) -> No
 
 
 async def publish(house: LiveRelay, bodies: list[str]) -> None:
-    """One after the other, as fast as the publisher's disk takes them, but no more than wait to be through."""
+    """Publish one note after another, as fast as the publisher's disk stores them, with a bound on unconfirmed ones."""
     async with house.client(house.publisher) as me:
         while True:
             body = f"note {len(bodies)}"

@@ -1,4 +1,4 @@
-"""A relay in service on loopback: what is published arrives, whoever is away; and who is not served is told why."""
+"""A relay in service on loopback: publications arrive, whichever party is away; and a refused client is told why."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_host_of_another_role_or_another_authority_is_not_trusted(disk: Path) 
 
 
 def revocation(house: LiveRelay, member: str) -> bytes:
-    """As of the epoch before, so that it is in force now."""
+    """A revocation as of the epoch before, so that it is in force now."""
     home = house.directory / "authority"
     authority = read_secret(state_file(home), Authority, Secret(read_private_file(home / "passphrase")))
     now = epoch_of(Context().now_us(), authority.epoch_us)

@@ -1,4 +1,4 @@
-"""Where nothing is late the wire is the same whatever happens: one size, and a cell for every slot."""
+"""If nothing is late, the wire looks the same whatever happens: one size, and a cell for every slot."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PURPOSES = ("directory", "hop", "publish-1", "publish-2")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a space in it, as a person's may have."""
+    """A directory with a space in its name, as a person's may have."""
     return tmp_path_factory.mktemp("a tor")
 
 
@@ -83,7 +83,7 @@ def test_every_purpose_has_a_circuit_of_its_own_and_whoever_is_called_learns_no_
 
 
 def circuits(anonymity: Tor, service: OnionService) -> list[str]:
-    """Of the streams that we have called the service with."""
+    """Circuits of the streams that we called the service with."""
     said = anonymity._control.value("stream-status")
     return re.findall(rf"^\d+ SUCCEEDED (\d+) {re.escape(service.address)}", said, re.MULTILINE)
 

@@ -31,7 +31,7 @@ NOTES = 8
 
 
 class Adversary:
-    """One member with its own keyring, on one stream to the directory. It takes streams at `address`."""
+    """One member with its own keyring, on one stream to the directory. It accepts streams at `address`."""
 
     def __init__(self, keyring: Keyring, directory: Address, address: Address) -> None:
         self.keyring, self.directory, self.address = keyring, directory, address
@@ -60,7 +60,7 @@ class Adversary:
         return gathering.listing()
 
     async def take_over(self) -> list[Message]:
-        """Enrol in the name of every listed node, with a time as late as the directory takes."""
+        """Enrol in the name of every listed node, with the latest time that the directory accepts."""
         nodes = (await self.listing()).nodes
         late = now_us() + AHEAD_US - 1_000_000
         return [
@@ -70,7 +70,7 @@ class Adversary:
 
 @asynccontextmanager
 async def adversary(house: LiveTree, name: str) -> AsyncIterator[Adversary]:
-    """With the keyring of this member, and a socket that takes all streams and answers nothing."""
+    """An adversary with the keyring of this member, and a socket that accepts all streams and answers nothing."""
     config, passphrase = house.member(name)
     keyring = read_secret(Path(config.keyring), Keyring, passphrase)
     async with await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0) as server:

@@ -1,4 +1,4 @@
-"""A tree in service on loopback, without Tor: what is published arrives, and who is not served is told why."""
+"""A tree in service on loopback, without Tor: publications arrive, and a refused node is told why."""
 
 from __future__ import annotations
 

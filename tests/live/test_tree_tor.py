@@ -1,7 +1,7 @@
-"""A tree in service over real Tor: a private network, a directory and eight nodes, each behind a Tor of its own.
+"""A tree in service over real Tor: a private network, a directory and eight nodes, each behind its own Tor.
 
-All is delivered; after a Tor relay and a node were killed, delivery resumes; and neither what nodes log, nor
-what they write down of their records, nor the sockets of their process show an address that is not an onion service's.
+All notes are delivered. After a Tor relay and a node were killed, delivery resumes. Neither the nodes' logs, nor the
+taps of their records, nor the sockets of their process show an address that is not an onion service's.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from veilcast.observe import CellRow, read_table
 PLAN = NetworkPlan(nodes=8, mode="tree", publishers=1, subscribers=3, tap=True)
 NOTES = [f"note {number}" for number in range(10)]
 RESUMED = 5
-"""So many notes one after the other that reach everybody show that delivery goes on."""
+"""Number of successive notes that must reach every subscriber to show that delivery continues."""
 PATIENCE_S = 5.0
-"""For as long the next note waits for one to reach everybody."""
+"""Time that the next note waits for one to reach every subscriber, in seconds."""
 
 
 @pytest.mark.all_only
@@ -71,9 +71,9 @@ def test_all_is_delivered_also_after_a_relay_and_a_node_were_killed_and_no_addre
 
 
 def crash_a_relay(home: Path) -> None:
-    """Kill it, and start it again, as its operator's machine does.
+    """Kill a relay, and start it again, as its operator's machine does.
 
-    With the relay go all circuits through it, and the introduction points and descriptors that it had for services. If
+    All circuits through the relay are lost, with the introduction points and descriptors that it had for services. If
     it stayed away, every Tor would go on choosing it for an eighth of all hops: authorities here assume that it is up.
     """
     relay = TorProcess(home / "r1")
@@ -86,7 +86,7 @@ def crash_a_relay(home: Path) -> None:
 
 
 async def resumed(house: LiveTree, done: list[tuple[str, int]]) -> None:
-    """Publish note after note until some in a row have reached everybody."""
+    """Publish note after note until several in a row have reached every subscriber."""
     begun, sent = time.monotonic(), 0
     got: dict[str, set[str]] = {reader: set() for reader in house.subscribers}
     came = asyncio.Event()
@@ -121,7 +121,7 @@ async def follow(house: LiveTree, reader: str, into: set[str], came: asyncio.Eve
 
 
 def peers_in(tap: Path) -> set[str]:
-    """The names of both ends of all records of a tap, without what tells one stream or onion service from another."""
+    """The names of both ends of all records of a tap, without the parts that identify a stream or an onion service."""
     ends = {end for cell in read_table(tap, CellRow) for end in (cell.src, cell.dst)}
     return {
         re.sub(r"[a-z2-7]{56}\.onion:80$", "ONION", re.sub(r"^(in:)\d+|-[0-9a-f]+(?=@)", r"\1", end)) for end in ends

@@ -1,4 +1,4 @@
-"""The wire sees what leaves, and how late it is."""
+"""The wire tap sees each frame that leaves, and how late it is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the hardened mesh costs, held against the baseline: n = 500, degree 8, a tenth subscribers, a tenth offline.
+"""The cost of the hardened mesh against the baseline: n = 500, degree 8, a tenth subscribers, a tenth offline.
 
-The aim is four times the baseline's messages. A model gave 3.75, with a tenth of the nodes insiders who do not cover,
-and no acknowledgements; where everybody covers, and what goes back along the stem counts too, it is 4.1.
+The aim is four times the baseline's messages. A model gave 3.75, with a tenth of the nodes insiders that do not cover,
+and no acknowledgements. If every node covers, and messages back along the stem count, too, it is 4.1.
 
 No paper says how many hops a stem may add. A model gave 6.0; the first bound of this test was 7, over four seeds that
 had 5.7 (`docs/decisions/0011-hardened-mesh.md`). Hops added since then, by the mean over seeds from 0 on:
@@ -11,8 +11,8 @@ had 5.7 (`docs/decisions/0011-hardened-mesh.md`). Hops added since then, by the 
     since the first relay is kept      7.9    7.4    7.1    6.5, with a standard error of 0.3
 
 Here the owner names the neighbours. Both rules draw the first relay by the same law, but with another hash, so the stem
-of a seed is another draw of 4 to 10 hops. In the second sixteen seeds the two means are 5.8 and 5.9. So few seeds show
-nothing, and the bound of 7 is held over 32.
+of a seed is another draw of 4 to 10 hops. In the second sixteen seeds the two means are 5.8 and 5.9. Four seeds show
+nothing, so the bound of 7 is held over 32.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""P0 section 5 on both engines: what the machines do at its size is what the kernels say, within three standard errors.
+"""P0 section 5 on both engines: the machines agree with the models at the paper's size, within three standard errors.
 
-A few seeds of the machines beside many of the kernels; with 30 seeds, `veilcast lab run mesh-fig08 --engine machines`.
-Games are compared at equal numbers of swaps, and from an exponential start, which is the same in both; kernels have the
-pace of heartbeats, as machines do.
+A few seeds of the machines are compared with many of the models; with 30 seeds, `veilcast lab run mesh-fig08 --engine
+machines`. Games are compared at equal numbers of swaps, and from an exponential start, which is the same in both.
+Models have the pace of heartbeats, as machines do.
 """
 
 from __future__ import annotations

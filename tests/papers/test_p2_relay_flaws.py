@@ -30,12 +30,13 @@ PEOPLE = make_authority_members()
 PUBLISHER, READER = PEOPLE.alice.keys_at(NOW).topic(TOPIC), PEOPLE.bob.keys_at(NOW).topic(TOPIC)
 BODY = b"we meet at noon"
 TOPICS = ("chat", "news/asia", TOPIC, "weather")
-"""What anybody would try first."""
+"""Topics that an attacker would try first."""
 
 
 @dataclass
 class Play:
-    """A server, a proxy and three users who have joined. The first publishes; she and the second are for one topic."""
+    """A server, a proxy and three users that have joined. The first publishes; the first and the second are in one
+    topic."""
 
     entropy: random.Random = field(default_factory=lambda: random.Random(11))
 
@@ -50,7 +51,7 @@ class Play:
 
 @dataclass
 class Paper(Play):
-    """What goes over the wires if the three act as P2 says."""
+    """The messages on the wires if the three act as P2 says."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,7 +71,7 @@ class Paper(Play):
 
 @dataclass
 class Hardened(Play):
-    """The same in `hardened`."""
+    """The same messages in `hardened`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,7 +118,7 @@ def test_both_do_what_they_are_for(paper: Paper, hardened: Hardened) -> None:
 
 
 def opened_by(keys: Iterable[Secret], sealed: bytes) -> list[bytes]:
-    """What any of these keys, or a key made of one as our recipes make them, opens."""
+    """Everything that these keys open, or keys derived from them by our recipes."""
     found = []
     contexts = (b"veilcast/relay-note", b"veilcast/relay-paper", b"veilcast/relay-delivery")
     for key, context in product(keys, contexts):
@@ -162,7 +163,7 @@ def test_a_hardened_server_proxy_and_members_of_another_topic_pool_their_keys_an
 
 
 def dictionary(tags: Iterable[bytes], candidates: dict[str, bytes], factor: Scalar) -> list[str | None]:
-    """For each tag the candidate that has it."""
+    """The candidate of each tag."""
     names = {
         subject_tags.tag_of(subject_tags.blind_element(element, factor)): name for name, element in candidates.items()
     }
@@ -186,7 +187,7 @@ def test_b_hardened_the_server_names_none_at_home_even_with_the_topics_key(harde
 
 
 def test_b_hardened_a_server_that_is_a_user_tries_one_subject_for_each_upload(hardened: Hardened) -> None:
-    """What remains: an oracle, on line, and as slow as the proxy's limits make it."""
+    """The remaining attack: an online oracle, as slow as the proxy's limits make it."""
     draw = random.Random(3).randbytes
     asked = subject_tags.veil_element(
         key_element(hardened.subject_key, b""), hardened.keys[2], hardened.server.public().subject, draw
@@ -203,7 +204,7 @@ def test_b_hardened_a_server_that_is_a_user_tries_one_subject_for_each_upload(ha
 
 
 def linked(views: Sequence[set[Point]]) -> list[tuple[int, int]]:
-    """The users of whom it has a point in common."""
+    """The users that have a point in common."""
     return [(a, b) for b in range(len(views)) for a in range(b) if views[a] & views[b]]
 
 
@@ -245,7 +246,8 @@ def test_d_a_proxy_and_any_one_user_have_every_key_in_both_profiles(play: Play, 
 
 @pytest.mark.parametrize("play", [Paper(), Hardened()], ids=["paper", "hardened"])
 def test_d_a_proxy_that_makes_up_a_user_needs_to_bribe_none(play: Play) -> None:
-    """P2's proxy is curious but honest; this is what the assumption carries. The server cannot know real users."""
+    """P2's proxy is curious but honest; this shows what rests on that assumption. The server cannot recognise real
+    users."""
     nobody = begin_enrolment(play.server.public(), random.Random(5).randbytes)
     move = combine_shares(nobody.ratio, answer_enrolment(play.server, nobody.sealed))
     assert move * nobody.key == play.server.k_r
@@ -287,7 +289,7 @@ def test_d_hardened_it_is_the_servers_key_that_would_name_them(hardened: Hardene
 
 
 def common_piece(up: bytes, down: bytes, size: int = 8) -> bool:
-    """Whether any piece of so many bytes is in both."""
+    """True if any piece of this many bytes is in both."""
     pieces = {up[start : start + size] for start in range(len(up) - size + 1)}
     return any(down[start : start + size] in pieces for start in range(len(down) - size + 1))
 

@@ -49,7 +49,7 @@ def hung(seed: int, home: int = 0, n: int = N, guards: Sequence[int] = (1, 2, 3)
 
 @dataclass(frozen=True)
 class Handed:
-    """What a node gets, and what it finds in it."""
+    """The bytes that a node gets, and what it finds in them."""
 
     bundle: bytes
     told: Instruction
@@ -62,7 +62,7 @@ def keys() -> list[Keypair]:
 
 
 def opened(firsts: Iterable[tuple[NodeId, bytes]], strip: Callable[[bytes], bytes]) -> dict[NodeId, Handed]:
-    """Everything that is handed on, to everyone; `strip` takes off what a bundle travels in."""
+    """Everything that is handed on, to every node; `strip` removes the outer layer of a bundle."""
     found: dict[NodeId, Handed] = {}
     waiting = list(firsts)
     while waiting:
@@ -74,7 +74,7 @@ def opened(firsts: Iterable[tuple[NodeId, bytes]], strip: Callable[[bytes], byte
 
 
 def bundle_of(sealed: bytes, strip: Callable[[bytes], bytes]) -> bytes:
-    """As the next one gets it: padded, if that is how bundles travel."""
+    """The bundle as the next node gets it: padded, if bundles travel padded."""
     return sealed if strip is bytes else pad(sealed, INSTALL_BLOCK)
 
 
@@ -100,7 +100,7 @@ def hardened_handed(seed: int) -> dict[NodeId, Handed]:
 
 
 def accused_by_size(seen: Mapping[NodeId, Handed], sizes: Callable[[Handed], int]) -> set[NodeId]:
-    """Whom they take for the subscriber who were handed the most: the parents of those."""
+    """The guess for the subscriber: the parents of the nodes that were handed the most."""
     most = max(map(sizes, seen.values()))
     return {each.told.parent for each in seen.values() if sizes(each) > most / 2}
 
@@ -110,7 +110,7 @@ def travelled(each: Handed) -> int:
 
 
 def held(each: Handed) -> int:
-    """What a node of `hardened` finds when it has taken the padding off."""
+    """The content that a node of `hardened` finds after it has removed the padding."""
     return len(unpad(each.bundle))
 
 
@@ -163,7 +163,7 @@ SMALL = 60
 
 @dataclass
 class Routed:
-    """What one publication cost, and whom it reached."""
+    """The cost of one publication, and the nodes that it reached."""
 
     messages: int
     reached: set[int]
@@ -237,7 +237,7 @@ REFRESHES = 40
 
 
 def most_frequent(parents: Iterable[NodeId]) -> list[NodeId]:
-    """Whom the colluders were told most often to hand on to; more than one if they are alike."""
+    """The parents that the colluders were told most often; several if they are equally frequent."""
     counts = Counter(parents)
     most = max(counts.values())
     return [node for node, count in counts.items() if count == most]
@@ -257,7 +257,7 @@ def paper_parents(run: int, colluders: Sequence[int]) -> Iterator[NodeId]:
 
 
 def hardened_parents(run: int, colluders: Sequence[int], guards: Sequence[int]) -> Iterator[NodeId]:
-    """A guard that colludes is told whom it has for a parent in every tree, and not which of the guards it is."""
+    """A colluding guard is told its parent in every tree, and not which of the guards it is."""
     for refresh in range(REFRESHES):
         plan = hung(1000 * run + refresh, guards=guards)
         yield from (plan.instruction(number).parent for number in colluders)
@@ -276,7 +276,7 @@ def test_c_hardened_it_is_not_unless_the_guard_next_to_it_colludes() -> None:
 
 
 def test_c_hardened_the_guard_next_to_it_names_it_and_the_others_name_a_guard() -> None:
-    """What remains; of three guards that one may be, one is it."""
+    """The remaining attack: of three guards, one is next to the subscriber."""
     colluders, guards = [*range(10, 60)], [101, 102, 103]
     for link, named in enumerate((0, 101, 102)):
         found = most_frequent(hardened_parents(link, [*colluders, guards[link]], guards))
@@ -287,7 +287,7 @@ def test_c_hardened_the_guard_next_to_it_names_it_and_the_others_name_a_guard() 
 
 
 def hops_by_header(header: bytes, headers: LabelHeader) -> int:
-    """As many nodes as would set so many bits; none at the first."""
+    """The number of nodes that would set this many bits; none at the first."""
     return round(headers.read(header).bit_count() / headers.hashes)
 
 

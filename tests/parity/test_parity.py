@@ -1,9 +1,8 @@
-"""One population, by the simulator and over loopback sockets: the same bytes lead to the same events, time aside.
+"""One population, in the simulator and over loopback sockets: the same bytes lead to the same events, except for time.
 
-The machines are built by the same code from the same seed; what differs is the driver, and when things happen. So what
-each node tells its owner must be the same: the same notes with the same ids, in the same order for each publisher; the
-same records, settled; the same answers to subscriptions. Who is first where two race is a matter of time, and so is the
-order of events of different kinds.
+The same code builds the machines from the same seed. The driver differs, and so do times. So each node must tell its
+owner the same: the same notes with the same ids, in the same order for each publisher; the same records, settled; the
+same answers to subscriptions. The winner of a race depends on time, and so does the order of events of different kinds.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from veilcast.sim.scenario import Scenario, ScenarioConfig, run_scenario
 from veilcast.sim.wrappers import MachineWrapper
 
 Story: TypeAlias = dict[tuple[Address, str, int], list[Event]]
-"""What happened: by node, kind of event and, for notes, publisher; in order."""
+"""Events by node, kind and, for notes, publisher; in order."""
 
 SEED = 4
 TENTH_US = 100_000
@@ -114,7 +113,7 @@ def duration_us(population: LoopbackPopulation) -> int:
 
 
 class Book:
-    """Takes down events without what time has put into them."""
+    """Records events without the parts that depend on time."""
 
     def __init__(self) -> None:
         self.entries: Story = defaultdict(list)

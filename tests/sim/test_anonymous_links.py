@@ -1,4 +1,4 @@
-"""Ways through an anonymous network: streams that tell the one who is called nothing of who calls."""
+"""Streams through an anonymous network tell the called host nothing of the caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pair() -> LoggerPair:
 
 
 def call(pair: LoggerPair, peer: Address = HOP) -> Address:
-    """Let a call b, and give the name that b has for the stream."""
+    """Let a call b, and return the name that b has for the stream."""
     pair.ask(pair.a, Connect(peer))
     pair.world.run(100_000)
     assert pair.heard(pair.a) == [("up", peer)]

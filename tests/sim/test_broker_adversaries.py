@@ -1,4 +1,4 @@
-"""Byzantine brokers: that each does its one thing, and that nobody can tell it by its stream."""
+"""Each Byzantine broker does its one thing, and no peer can detect it by its stream."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ KEY = bytes(16)
 
 
 class Talker:
-    """A machine that says what it is told to, through real queues, and keeps what it hears."""
+    """A machine that sends the given messages through real queues, and keeps those that it receives."""
 
     version = 0
 
@@ -88,7 +88,7 @@ class Talker:
 
 
 class Pair:
-    """A liar and a peer of it, and a stream between them that can break and lose what is on it."""
+    """A Byzantine broker and its peer, with a stream that can break and lose its frames."""
 
     def __init__(self, wrap: Callable[[Machine], MachineWrapper], peer: str = "3.2") -> None:
         self.inner, self.other, self.peer = Talker(1), Talker(2), Address(peer)
@@ -115,7 +115,7 @@ class Pair:
                 self.liar.receive(frame.data, self.peer, self.now)
 
     def say(self, *messages: Message) -> list[Message]:
-        """What the peer hears of these."""
+        """The messages that the peer receives."""
         before = len(self.other.heard)
         for message in messages:
             self.inner.queues.put(self.peer, message)
@@ -145,7 +145,7 @@ def carry(block: bytes = b"block") -> ForwardContent:
 
 
 class Every(RewritingBroker):
-    """Leaves out each third message, and says each fifth three times."""
+    """Drops each third message, and sends each fifth three times."""
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
         assert isinstance(message, WantKey)
@@ -172,7 +172,7 @@ def test_what_is_said_otherwise_comes_in_order_and_once_over_streams_that_break(
 
 
 class Talkative(Every):
-    """Says all that it hears once more, to whom it heard it from."""
+    """Repeats every message to its sender."""
 
     def on_message(self, message: Message, source: Address) -> None:
         self.inject(source, message)
@@ -233,7 +233,7 @@ def test_who_spoils_blocks_spoils_each() -> None:
 
 
 def dealt(to: Scheme = NEXT) -> list[DealtShare]:
-    """What the replica hands on of a key."""
+    """The dealings that the replica sends for a key."""
     first, *_ = redistribution.deal_key(Scalar.draw(ENTROPY), KeyAttempt(KEY), HERE, SIGNING, ENTROPY)
     holding = redistribution.accept_publisher_share(first, PLACE, SIGNING.public)
     return redistribution.redistribute_share(holding, to, SIGNING, ENTROPY).shares

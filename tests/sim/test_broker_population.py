@@ -1,4 +1,4 @@
-"""The population of secret forwarding: who lives in it, who lies there, and what its scenarios come to."""
+"""The population of secret forwarding: its machines, its Byzantine replicas, and the results of its scenarios."""
 
 from __future__ import annotations
 

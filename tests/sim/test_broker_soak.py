@@ -1,4 +1,4 @@
-"""The soaks of secret forwarding: what their seeds draw, that overlays hold under it, and that planted bugs are found.
+"""The soaks of secret forwarding: the draws of their seeds, overlays that hold, and planted bugs that are found.
 
 The same seeds pass without a bug, so it is the bug that is found.
 """
@@ -110,7 +110,7 @@ def run(cast: dict[str, str], *faults: Any, **changes: Any) -> ScenarioOutcome:
 
 
 def shows_shares_to_anyone(patch: pytest.MonkeyPatch) -> None:
-    """A holder believes one replica that others lack what it dealt them."""
+    """A holder believes one replica that others lack their shares."""
 
     def credulous(
         self: TransferSender, scheme: Scheme, dealt: Any, replica: int, asking: ReplicaId, now: int
@@ -139,7 +139,7 @@ def blames_the_next_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def settles_with_the_first_word(patch: pytest.MonkeyPatch) -> None:
-    """A publisher believes one replica that everybody has it."""
+    """A publisher believes one replica that every subscriber has the content."""
 
     def hasty(self: ContentPublisher, done: ConfirmContent, source: Address) -> None:
         sending = self._contents.get(done.content)

@@ -1,4 +1,4 @@
-"""A busy host: what comes and goes waits for one pair of hands."""
+"""A busy machine: received and sent frames wait for one processor."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Echo:
 
 
 def run(host: BusyMachine) -> list[tuple[int, bytes]]:
-    """Let virtual time pass until nothing is left to do; what left, and when."""
+    """Let virtual time pass until nothing is left to do. Returns the frames that left, with their times."""
     sent = []
     while (now := host.next_timer()) is not None:
         host.handle_timer(now)

@@ -24,7 +24,7 @@ BODY = b"body"
 
 
 class Forgetful(FloodNode):
-    """Forgets ids that end in 7: the next copy is news to it."""
+    """Forgets ids that end in 7: the next copy counts as new."""
 
     __slots__ = ()
 

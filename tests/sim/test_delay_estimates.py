@@ -1,7 +1,7 @@
-"""The estimate that a publisher is given of when subscribers have its publication, against when they get it.
+"""The delay estimate that a publisher is given, against the real time of delivery.
 
-Over runs of other sizes, seeds and moments, the first delivery comes at or before the estimate in nine of ten runs,
-and the estimate is not more than twice what it takes, give or take a second.
+Over runs with other sizes, seeds and moments, the first delivery comes at or before the estimate in nine of ten runs,
+and the estimate is at most twice the real delay, give or take a second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECOND_US = 1_000_000
 
 
 class Sample(NamedTuple):
-    """In seconds from when the publication was stored."""
+    """Times in seconds since the publication was stored."""
 
     reason: str
     estimate: float
@@ -154,7 +154,7 @@ def test_a_node_without_neighbours_says_so_and_gives_no_time() -> None:
 
 
 def samples_of(name: str, first_us: int, seeds: int) -> list[Sample]:
-    """One publisher, whose publications leave at other moments under each seed; those that somebody wants count."""
+    """One publisher, whose publications leave at other moments under each seed; only those with a subscriber count."""
     found: list[Sample] = []
     for seed in range(seeds):
         loaded = scenario.load_scenario(name)

@@ -198,7 +198,7 @@ def test_a_machine_with_many_frames_is_asked_until_it_has_none() -> None:
 
 
 class Restless(ScriptedPeer):
-    """Moves its one deadline to and fro at every call; counts how often it is woken."""
+    """Moves its one deadline to and fro at every call; counts its wake-ups."""
 
     def __init__(self, now: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The agenda is a heap in all but speed."""
+"""The event queue has the order of a heap."""
 
 from __future__ import annotations
 

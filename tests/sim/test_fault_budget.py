@@ -1,4 +1,4 @@
-"""Numbers of faults left: what one more fault leaves, and which covers which."""
+"""Fault budgets: the budget after one more fault, and which budget covers which."""
 
 from __future__ import annotations
 

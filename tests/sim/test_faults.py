@@ -1,4 +1,4 @@
-"""Faults begin and end when they say; a swarm is another one for each seed, and leaves calm at the end."""
+"""Faults begin and end at their times; a swarm differs for each seed, and leaves calm at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECOND = 1_000_000
 
 
 def arrivals(*faults: AnyFault) -> list[int]:
-    """When ten frames arrive that a sends to b, one each tenth of a second, over a link of a tenth."""
+    """Arrivals of ten frames from a to b, one each tenth of a second, over a link of a tenth."""
     world = World(seed=1, links=LinkDelays(latency_us=(100_000,)))
     got: list[int] = []
 

@@ -1,4 +1,5 @@
-"""Members and a broker in the simulator: what is published is delivered once, and the broker sees candidates alike."""
+"""Members and a broker in the simulator: publications are delivered once, and the broker sees candidates that look
+alike."""
 
 from __future__ import annotations
 

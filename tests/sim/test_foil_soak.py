@@ -1,4 +1,4 @@
-"""The soak of foiling: what its seeds draw, that nothing is lost under it, and that planted bugs are found.
+"""The soak of foiling: the draws of its seeds, nothing is lost, and planted bugs are found.
 
 The same seeds pass without a bug, so it is the bug that is found.
 """
@@ -65,7 +65,7 @@ def does_not_ask_for_what_it_missed(patch: pytest.MonkeyPatch) -> None:
 
 
 def trusts_what_came_last(patch: pytest.MonkeyPatch) -> None:
-    """A reader that was stopped takes what had lain about in the meantime for news of its broker."""
+    """A subscriber that was paused takes old messages for news of its broker."""
     heard = MqttSession._dispatch
 
     def trusting(self: MqttSession, packet: Any, now: int) -> None:

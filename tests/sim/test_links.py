@@ -1,4 +1,4 @@
-"""Each thing that can happen to a frame happens, and nothing else with it."""
+"""Each possible fault of a frame happens, and nothing else with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRAMES = 400
 
 
 def flights(weather: Weather, jitter_us: tuple[int, ...] = (0,), seed: int = 1) -> list[tuple[int, ...]]:
-    """How long frames take that leave one link at one a millisecond."""
+    """Transit times of frames that leave one link at one a millisecond."""
     link = DirectedLink(0, A, SimulatedHost(0, B), latency_us=10_000)
     return [
         tuple(arrival - time for arrival in link.arrivals(time, seed, jitter_us, weather))

@@ -1,4 +1,4 @@
-"""What a forger sends looks right in all but the signature that it cannot have."""
+"""A forger's messages are right except for the signature that it cannot have."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FORGED = Publication((Label(TOPIC).pair,), b"forged")
 
 
 def beats(times: int) -> list[list[Frame]]:
-    """The frames of so many heartbeats of a forger."""
+    """The frames of this many heartbeats of a forger."""
     rng = Random(1)
     node = MeshNode(CONFIG, role_keyrings()["forger"], rng, rng.randbytes, PEERS, START_US)
     forger = Forger(node, KEYS, EPOCH, FORGED, rng.randbytes)

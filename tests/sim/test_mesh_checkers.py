@@ -1,4 +1,5 @@
-"""The checkers of the mesh, each where it must speak and where it must not; `test_planted_bugs` shows them at work."""
+"""The checkers of the mesh, each where it must report and where it must not; `test_mesh_planted_bugs` shows them at
+work."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ GAP_US = 5_000_000
 
 
 class Reader:
-    """Delivers notes to the checker of turns, as if a world did."""
+    """Delivers notes to the checker of the publishers' order, as a world would."""
 
     def __init__(self) -> None:
         self.world = World(seed=1)
@@ -85,7 +86,7 @@ def test_a_nonce_that_seals_two_notes_is_found() -> None:
 
 
 def test_frames_are_checked_before_the_first_bad_weather() -> None:
-    """A world without faults or recorder sends by a shorter way, on which no checker stands."""
+    """A world without faults or recorder sends by a shorter path, which checkers must not miss."""
     seen: list[Frame] = []
 
     class Watcher(Checker):

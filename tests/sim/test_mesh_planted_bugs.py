@@ -35,18 +35,18 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def skipped_duplicate_check(patch: pytest.MonkeyPatch) -> None:
-    """Neither here nor in the reader's window, which would make up for it."""
+    """Neither here nor in the subscriber's window, which would make up for it."""
     patch.setattr(SeenIds, "__contains__", lambda self, name: False)
     patch.setattr(ReplayWindow, "take", lambda self, number: True)
 
 
 def forgotten_lock_release(patch: pytest.MonkeyPatch) -> None:
-    """Who is bound in a game that does not end stays bound."""
+    """A node that is bound in a game that does not end stays bound."""
     patch.setattr(Swaps, "expire", lambda self, now: None)
 
 
 def lost_edge_in_a_swap(patch: pytest.MonkeyPatch) -> None:
-    """Who changes places forgets the last of those that it has to give the topic to."""
+    """A node that changes places forgets the last of its new children."""
     relink = ShellGamePolicy.relink
 
     def forgetful(
@@ -85,7 +85,7 @@ def table_without_bound(patch: pytest.MonkeyPatch) -> None:
 
 
 def replayed_note_accepted(patch: pytest.MonkeyPatch) -> None:
-    """What was here before is known for as long as copies take, but not for longer."""
+    """A note is known for as long as copies take, but not for longer."""
     add = SeenIds.add
 
     def forgetful(self: SeenIds, name: bytes) -> None:
@@ -97,7 +97,7 @@ def replayed_note_accepted(patch: pytest.MonkeyPatch) -> None:
 
 
 def wrong_order(patch: pytest.MonkeyPatch) -> None:
-    """Notes are delivered as they come."""
+    """Notes are delivered in their order of arrival."""
 
     def hasty(
         self: OrderedInbox, stream: PublisherStream, number: int, note: Note, readers: list[int], now: int
@@ -108,7 +108,7 @@ def wrong_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def delivered_without_subscription(patch: pytest.MonkeyPatch) -> None:
-    """Who can read a note that it forwards reads it."""
+    """A node that can open a note that it forwards delivers it."""
     pass_on = PaperProfile._pass_on
 
     def curious(self: PaperProfile, notify: Notify, source: Address | None, now: int) -> None:
@@ -130,7 +130,7 @@ def delivered_without_subscription(patch: pytest.MonkeyPatch) -> None:
 
 
 def forwarder_keeps_notes_to_itself(patch: pytest.MonkeyPatch) -> None:
-    """The last of those who are to get a note does not, where there are several."""
+    """The last of several recipients does not get a note."""
     post = MeshNode._post
 
     def lazy(self: MeshNode, neighbours: Sequence[Address], message: Message) -> None:
@@ -140,7 +140,7 @@ def forwarder_keeps_notes_to_itself(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_comes_back_is_told_nothing(patch: pytest.MonkeyPatch) -> None:
-    """A neighbour that started again, or missed something, asks in vain."""
+    """A neighbour that restarted, or missed something, asks in vain."""
 
     def deaf(self: topic_overlay.MeshOverlay, _: Greet, source: Address, now: int) -> None:
         self.forget_neighbour(source, now)

@@ -1,4 +1,4 @@
-"""The soak: what its seeds draw, and that meshes hold under it."""
+"""The soak of the mesh: the draws of its seeds, and meshes that hold."""
 
 from __future__ import annotations
 

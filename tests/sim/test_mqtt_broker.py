@@ -1,4 +1,4 @@
-"""The simulated broker does what brokers do: sessions outlive streams, messages wait, and a kill loses what it must."""
+"""The simulated broker behaves like real ones: sessions outlive streams, messages wait, and a kill loses its memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIVE = Version.MQTT_5
 
 
 class Desk:
-    """A broker and whoever speaks to it, packet by packet."""
+    """A broker and its clients, packet by packet."""
 
     def __init__(self, **told: int) -> None:
         self.config = MqttBrokerConfig(**told)
@@ -42,7 +42,7 @@ class Desk:
         return self.say(name, ConnectPacket(client, self.version, clean=clean)).get(name, [])
 
     def say(self, name: str, packet: Packet, now: int = 0) -> dict[str, list[Packet]]:
-        """What everybody gets after that."""
+        """All packets that the broker sends after this one."""
         return self.hear(name, mqtt.encode(packet, self.version), now)
 
     def hear(self, name: str, data: bytes, now: int = 0) -> dict[str, list[Packet]]:

@@ -1,4 +1,4 @@
-"""A hostile publisher in every mode: no fault, and nothing of the honest publishers is lost. And faults end a run."""
+"""A hostile publisher in every mode: no fault, and no honest publication is lost. Faults of a machine end a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = [pytest.param("mesh-hardened", marks=pytest.mark.all_only)]
 
 
 def small(name: str) -> tuple[World, int, Any]:
-    """The world of a scenario, without the checks of which notes there may be: some poison is legal, and arrives."""
+    """The world of a scenario without checks on delivered notes: some poison is legal, and arrives."""
     known = scenario.load_scenario(name)
     population: Any = known.config.population
     kept = tuple(check for check in population.checks if check in ("once", "complete", "everyone", "bounds"))
@@ -36,7 +36,7 @@ def small(name: str) -> tuple[World, int, Any]:
 
 
 def honest(population: Any) -> list[Publication]:
-    """Several, so that some reader wants one of them."""
+    """Several publications, so that some subscriber wants one of them."""
     words, rng = getattr(population, "_vocabulary", None), Random(1)
     if words is None:
         return [Publication((Label(TOPIC).pair,))]
@@ -59,7 +59,7 @@ def test_poison_of_a_publisher_costs_nobody_anything(name: str) -> None:
 
 
 def planted(patch: pytest.MonkeyPatch) -> None:
-    """Every machine fails on every notification that is opened and matched."""
+    """Every machine fails on every notification that it opens and matches."""
 
     def fails(self: Conjunction, publication: Publication) -> bool:
         raise ZeroDivisionError
@@ -79,7 +79,7 @@ def test_a_planted_fault_ends_the_run_in_every_mode(name: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("name", SMALL)
 def test_a_machine_goes_on_after_each_fault(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where faults are contained, as on a network: they are counted, and what raised is not sent again for ever."""
+    """Contained faults, as on a network, are counted, and the failing message is not sent again for ever."""
     world, duration_us, population = small(name)
     world.contains_faults = True
     machines = [unwrap(world.machine(address)) for address in population.addresses()]

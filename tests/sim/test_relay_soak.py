@@ -1,4 +1,4 @@
-"""The relay's soak: what its seeds draw, that relays hold under it, and that planted bugs are found.
+"""The soak of the relay: the draws of its seeds, relays that hold, and planted bugs that are found.
 
 The same seeds pass without a bug, so it is the bug that is found.
 """
@@ -54,7 +54,7 @@ def test_every_part_of_a_relay_dies_in_some_seed_and_starts_again_before_the_cal
 
 
 def forgets_whose_a_pseudonym_is(patch: pytest.MonkeyPatch) -> None:
-    """The proxy knows its clients when it starts again, but not their leases."""
+    """A restarted proxy knows its clients, but not their leases."""
     made = ClientRoster.__init__
 
     def forgetful(self: ClientRoster, *arguments: Any, **named: Any) -> None:
@@ -65,7 +65,7 @@ def forgets_whose_a_pseudonym_is(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_what_waits_only_once(patch: pytest.MonkeyPatch) -> None:
-    """Whoever says that it is back is believed, and gets nothing again."""
+    """The server believes a client that says it is back, and sends nothing again."""
     patch.setattr(Mailboxes, "resume", lambda self, name, proxy: None)
     patch.setattr(Mailboxes, "proxy_up", lambda self, proxy: self._connected.setdefault(proxy))
 
@@ -85,7 +85,7 @@ def settles_with_the_first_receipt(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_ask_again(patch: pytest.MonkeyPatch) -> None:
-    """What was under way when a stream broke counts as done."""
+    """Requests that were in flight when a stream broke count as done."""
 
     def lost(self: ProxyConnection, now: int) -> None:
         self._in_flight = {}

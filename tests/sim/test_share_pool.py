@@ -1,6 +1,6 @@
-"""What a coalition can make of shares: nothing, where brokers do as they should; and all, where a bug was planted.
+"""A coalition learns nothing from its shares if brokers are correct, and everything if a bug is planted.
 
-A checker that never fails is no checker: each way to leak that the papers or the notes know is planted, and found.
+A checker that never fails is no checker: each leak that the papers or the notes know is planted, and found.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def scheme(node: int, size: int = 3) -> Scheme:
 
 
 class Hardened:
-    """A key's way over nodes that do as they should: all that is sent, in order. Attendance is taken as settled."""
+    """The path of a key over correct nodes: all messages, in order. The agreement on holders is taken as settled."""
 
     def __init__(self, sizes: Sequence[int] = (3, 3, 3)) -> None:
         self.entropy = SeededEntropy(derive_bytes(1, "pool"))
@@ -73,7 +73,7 @@ class Hardened:
                 self.sent.append((source, to, NextShare(ADVERT, portion.encode().reveal())))
 
     def combined(self, handed: Sequence[IssuedDealing], node: int) -> list[HeldShare]:
-        """Everybody goes on with the first majority of holders."""
+        """All replicas continue with the first majority of holders."""
         to = scheme(node, self.sizes[node])
         chosen = handed[: handed[0].holder_header.old_scheme.threshold]
         made = []
@@ -149,7 +149,7 @@ def verdict(sent: Sequence[Sent], byzantine: Sequence[Address], hardened: bool =
 
 
 def minorities(sizes: Sequence[int]) -> Iterator[list[Address]]:
-    """One set of liars of the greatest size at each node, for every such choice."""
+    """One largest set of Byzantine replicas at each node, for every such choice."""
     hops = [
         [[name(node, index) for index in chosen] for chosen in combinations(range(1, size + 1), (size - 1) // 2)]
         for node, size in enumerate(sizes)
@@ -196,7 +196,7 @@ def test_five_replicas_bear_two() -> None:
 
 
 def polynomials_used_on_two_branches() -> tuple[list[Sent], list[Address]]:
-    """A holder hands on the same dealing to a second branch: one liar on each has enough."""
+    """A holder sends the same dealing to a second branch: one Byzantine replica on each has enough."""
     run = Hardened()
     held = run.first()
     for holding in held:
@@ -209,7 +209,7 @@ def polynomials_used_on_two_branches() -> tuple[list[Sent], list[Address]]:
 
 
 def portions_shown_for_nothing() -> tuple[list[Sent], list[Address]]:
-    """A holder believes one who says that others lack their portions."""
+    """A holder believes one replica that others lack their shares."""
     run = Hardened()
     held = run.first()
     handed = [run.hand(holding, 1) for holding in held]
@@ -231,7 +231,7 @@ def portions_shown_as_evidence() -> tuple[list[Sent], list[Address]]:
 
 
 def whole_shares_passed_on() -> tuple[list[Sent], list[Address]]:
-    """Algorithm 1 as Figure 3 draws it: each share goes on as it is, to the replica at the same place."""
+    """Algorithm 1 as Figure 3 draws it: each share is forwarded unchanged, to the replica with the same index."""
     run = Paper()
     for parcel in run.first():
         run.pass_on(parcel, name(0, parcel.index), name(1, parcel.index))

@@ -1,4 +1,4 @@
-"""Ties: every Connect is answered, and those who are tied hear of one another what they can, in its order."""
+"""Connections: every Connect is answered, and connected peers hear of one another in order."""
 
 from __future__ import annotations
 

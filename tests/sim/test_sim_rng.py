@@ -1,4 +1,4 @@
-"""Streams of chance belong to names, and give the same numbers for ever."""
+"""Random streams belong to names, and give the same numbers for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search over the shell game: what it finds in the code as it is, and in code with a fault planted."""
+"""The search over the shell game: its findings in the present code, and in code with a planted fault."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def release_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def locked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock is granted to whoever asks, and the one before is forgotten."""
+    """A lock is granted to every node that asks, and the one before is forgotten."""
     act = Swaps._on_lock
 
     def generous(self: Swaps, message: SwapLock, source: Address, now: int) -> None:

@@ -1,4 +1,4 @@
-"""What nodes do, by numbers: the same as the code does, and hearsay stays hearsay."""
+"""Transitions by numbers are those of the code, and unverified names stay marked."""
 
 from __future__ import annotations
 

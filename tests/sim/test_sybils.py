@@ -1,4 +1,4 @@
-"""Sybils against the mesh: what they get of certified members, and what of SCAMP."""
+"""Sybils against the mesh: their links with certified membership, and with SCAMP."""
 
 from __future__ import annotations
 

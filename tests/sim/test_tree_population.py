@@ -1,4 +1,4 @@
-"""The tree's population: who lives in it, what its adversaries do, and what its checkers see."""
+"""The tree's population: its machines, its adversaries and its checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tree's soak: what its seeds draw, that trees hold under it, and that planted bugs are found.
+"""The soak of the tree: the draws of its seeds, trees that hold, and planted bugs that are found.
 
 The same seeds pass without a bug, so it is the bug that is found.
 """
@@ -78,11 +78,11 @@ SMALL = TreePopulation(
     directory=soak.VARIANTS["hardened"].directory,
     checks=("once", "intact", "matching", "complete", "bounds"),
 )
-"""Where every publication has one origin only, so that nothing makes up for what goes wrong on its way."""
+"""Every publication has one origin only, so that no copy makes up for a fault."""
 
 
 TWICE = msgspec.structs.replace(SMALL.tree, copies=2)
-"""For where an origin may itself be the one that keeps what it gets."""
+"""For cases where an origin may itself be a hoarder."""
 
 
 def run(*faults: Any, **changes: Any) -> ScenarioOutcome:
@@ -93,7 +93,7 @@ def run(*faults: Any, **changes: Any) -> ScenarioOutcome:
 
 
 def forwards_on_topic_only(patch: pytest.MonkeyPatch) -> None:
-    """Whatever comes in under one entry goes on by all, which want the same here; as in the paper."""
+    """A message that arrives under one entry leaves under all entries, which all want it here; as in the paper."""
 
     pass_on = Forwarder._forward_copy
 
@@ -105,7 +105,7 @@ def forwards_on_topic_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def is_never_told_again(patch: pytest.MonkeyPatch) -> None:
-    """A node that has started anew has no entries, and its subscribers do not care."""
+    """A restarted node has no entries, and its subscribers do not notice."""
     judge = TreeRepair.handle_outcome
 
     def deaf(self: TreeRepair, probing: Any, term: Any, stop: int, way: Any, how: Ended, now: int) -> None:
@@ -121,7 +121,7 @@ def never_finds_who_loses_things(patch: pytest.MonkeyPatch) -> None:
 
 
 def settles_before_anybody_has_heard(patch: pytest.MonkeyPatch) -> None:
-    """What is on its way is taken off the disk, and gone if the publisher dies then."""
+    """A publication in flight is removed from the disk, and lost if the publisher dies then."""
     send = TreePublisher.add
 
     def hasty(self: TreePublisher, record: int, letter: Any, now: int) -> None:

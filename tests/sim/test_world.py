@@ -1,4 +1,4 @@
-"""Each thing that may befall a host does what it says, and only that."""
+"""Each fault of a host does what it says, and only that."""
 
 from __future__ import annotations
 

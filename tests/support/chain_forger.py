@@ -18,11 +18,12 @@ from veilcast.wire.mesh import Advert, Heartbeat
 
 
 class ChainForger(MachineWrapper):
-    """Starts fresh chains for the first advert it overhears: `count` of them to each neighbour, from `start_us` on.
+    """Starts fresh chains for the first advertisement it receives: `count` of them to each neighbour, from `start_us`
+    on.
 
-    The signed parts are genuine, the values its own; an anchor gets the end of the forger's chain and keeps the
-    signature of the one that was overheard. They leave `each` at a time with its node's own heartbeats, one to a
-    heartbeat, all numbered in one row, so that none stands out by its number or its size.
+    The signed parts are genuine, and the values are its own. An anchor gets the end of the forger's chain and keeps the
+    signature of the received one. They leave `each` at a time with the node's own heartbeats, one to a heartbeat, all
+    numbered in one row, so that none stands out by its number or its size.
     """
 
     def __init__(self, inner: Machine, rng: Random, *, count: int, each: int, start_us: int) -> None:
@@ -35,7 +36,7 @@ class ChainForger(MachineWrapper):
 
     @property
     def done(self) -> bool:
-        """Whether every neighbour has got all there was for it."""
+        """True if every neighbour has got all its forged chains."""
         return bool(self._forged) and all(count == self._count for count in self._forged.values())
 
     def receive(self, data: bytes, source: Address, now: int) -> None:

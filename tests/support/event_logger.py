@@ -1,4 +1,4 @@
-"""What the tests of the world share: a machine that writes down all that befalls it, and a world of two of these."""
+"""A machine that logs all that happens to it, and a world of two of these."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from veilcast.sim.world import World
 
 
 class EventLogger(ScriptedPeer):
-    """A puppet that also emits what it is told to, keeps notices, and sets one timer."""
+    """A scripted peer that also emits given events, logs notices, and sets one timer."""
 
     def __init__(self, stored: dict[int, bytes] | None = None) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class EventLogger(ScriptedPeer):
 
 
 class LoggerPair:
-    """Diaries at a and b, one millisecond apart; times are read from the world's start."""
+    """Event loggers at a and b, one millisecond apart; times count from the world's start."""
 
     a, b = Address("a"), Address("b")
 
@@ -70,7 +70,7 @@ class LoggerPair:
         self.world.call(address, lambda machine, now: machine.asks.append(event))
 
     def heard(self, address: Address) -> list[tuple[str, object]]:
-        """The notices a machine has got since it was last asked for them."""
+        """The notices that a machine has received since the last call."""
         notices = [(notice, about) for notice, about, _ in self.at(address).notices]
         self.at(address).notices.clear()
         return notices

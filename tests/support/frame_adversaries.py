@@ -18,7 +18,7 @@ from veilcast.sim.wrappers import MEMORY_MAX, MachineWrapper
 
 
 class Dropper(MachineWrapper):
-    """Swallows a share of the frames its machine would send."""
+    """Drops a share of its machine's frames."""
 
     def __init__(self, inner: Machine, rng: Random, drop_ppm: int = 1_000_000) -> None:
         super().__init__(inner)
@@ -54,7 +54,7 @@ class Tamperer(MachineWrapper):
 
 
 class Replayer(MachineWrapper):
-    """Sends each frame it receives once more, to whoever writes to it next; at most `MEMORY_MAX` wait."""
+    """Sends each received frame once more, to the sender of the next one; at most `MEMORY_MAX` wait."""
 
     def __init__(self, inner: Machine) -> None:
         super().__init__(inner)
@@ -75,11 +75,11 @@ class Replayer(MachineWrapper):
 
 
 FrameDescription: TypeAlias = tuple[str, bytes, bytes, bytes, str]
-"""What an insider makes of a frame: kind, message, token, chain, about."""
+"""An insider's description of a frame: kind, message, token, chain, about."""
 
 
 class RecordingWrapper(MachineWrapper):
-    """A member that works as it should and writes down all it sees, in the `insiders` table."""
+    """A correct member that records all it sees in the `insiders` table."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How many links each note went over before it was delivered, and how long that took."""
+"""Counts the links that each note took before its delivery, and the time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Trip(NamedTuple):
 
 
 class HopCounts:
-    """Of the notes of one town or world. A note's way is read from what machines hear below their links; notes must
-    come one after the other, so that the last that a node heard is the one that it delivers."""
+    """Hops of the notes of one network or world, read below the links of the machines. Notes must come one after
+    another, so that a node delivers the last note that it received."""
 
     def __init__(self, first_us: int, every_us: int) -> None:
         """Times from the epoch that machines know, of when notes are published."""

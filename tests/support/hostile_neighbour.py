@@ -1,10 +1,10 @@
-"""The worst that a member may send one of its neighbours: beside all that an honest one says, as much as it is let.
+"""The worst that a member may send to one of its neighbours, beside all that an honest member sends.
 
-It is a member with links like all others, and what its own machine says travels as it should, so that what is lost is
-lost by its traffic, and not by its silence. (So it does not greet again and again either: who is greeted forgets what
-the other told it, and a parent that does so starves its children as surely as one that says nothing.) To its target it
-sends further heartbeats that ask for topics which nobody has, and tell of chains that it made up; between them notes
-and stems whose signatures must be checked to be found wrong, each of them new.
+It is a member with links like all others, and its own machine's messages travel correctly. So losses come from its
+traffic, and not from its silence. (It also sends no repeated greetings: a greeted node forgets what the other told it,
+so such a parent would starve its children as a silent one does.) To its target it sends further heartbeats with
+subscriptions to unknown topics and forged chains, and between them new notes and stems whose wrong signatures must be
+verified.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from veilcast.wire.mesh import Advert, Heartbeat, Notify, Stem, Subscribe
 
 
 class HostileNeighbour(MachineWrapper):
-    """Around a mesh node, inside its links."""
+    """Wraps a mesh node, inside its links."""
 
     def __init__(self, inner: Any, target: Address, rng: Random) -> None:
         super().__init__(inner)
@@ -59,7 +59,6 @@ class HostileNeighbour(MachineWrapper):
         return [self._out.popleft() for _ in range(min(limit, len(self._out)))]
 
     def _beat(self, size: int, riders: tuple[bytes, ...]) -> None:
-        """All are numbered in one row."""
         self._number = (self._number + 1) % NUMBERS
         self._out.append(Frame(self._target, pad(encode(Heartbeat(self._number, riders)), size)))
 
@@ -70,7 +69,7 @@ class HostileNeighbour(MachineWrapper):
         return tuple(riders)
 
     def _forge(self, advert: Advert) -> None:
-        """Notes of a topic that is there, and stems with them; all is right but for the signatures."""
+        """Notes of an existing topic, and stems with them; only the signatures are wrong."""
         for _ in range(NOTES):
             sealed, signature = self._rng.randbytes(SEALED), self._rng.randbytes(SIGNATURE)
             forged = encode(Notify(advert.token, sealed, signature, advert.certificate, advert.cell))
@@ -81,7 +80,7 @@ class HostileNeighbour(MachineWrapper):
 
 
 def choose_hostile(population: LoopbackPopulation, seed: int, count: int) -> tuple[Address, list[Address]]:
-    """A reader, and so many of its neighbours that are neither readers nor publishers. For a ring of neighbours."""
+    """A subscriber, and this many of its neighbours that neither subscribe nor publish, in a ring of neighbours."""
     publisher, readers = population.roles(seed)
     addresses, reach = population.addresses(), population.neighbours // 2
     place = addresses.index(readers[0])
@@ -93,7 +92,7 @@ def choose_hostile(population: LoopbackPopulation, seed: int, count: int) -> tup
 
 
 def make_hostile(machine: Any, target: Address, seed: int) -> Any:
-    """Make a node with links hostile to another, at the highest rate that there is."""
+    """Make a node with links hostile to another, at the highest allowed rate."""
     machine.inner = HostileNeighbour(machine.inner, target, Random(seed))
     machine._rate = LinkConfig("cells", 16).rate
     return machine
@@ -104,4 +103,5 @@ BEATS = 2
 TOKEN, SIGNATURE, SEALED = 32, 64, 200
 TOPICS = 8
 NOTES = 5
-"""With each of its heartbeats, and as many stems: what fits into its cells, twice a second, beside its own word."""
+"""Notes with each heartbeat, and as many stems: as many as fit into its cells, twice a second, beside its own messages.
+"""

@@ -1,4 +1,4 @@
-"""An overlay in a house: members and brokers on one event loop, or any broker in a process of its own, to be killed."""
+"""A live overlay: members and brokers on one event loop, or any broker in a separate process, to be killed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from veilcast.net.stream_limits import StreamLimits
 
 
 def make_plan(kinds: dict[str, tuple[str, ...]], *, spare: int = 0, replicas: int = 3, **more: Any) -> NetworkPlan:
-    """Virtual nodes a - b - c, and d beside b, with liars of these kinds; who publishes is at a, readers at c and d."""
+    """Virtual nodes a - b - c, and d beside b, with Byzantine replicas of these kinds; the publisher is at a,
+    subscribers are at c and d."""
     names = ("a", "b", "c", "d")
     nodes = tuple(VirtualNodePlan(name, replicas, kinds.get(name, ())) for name in names)
     roles: tuple[NodeRole, ...] = ("publisher", "subscriber", "subscriber")
@@ -47,7 +48,7 @@ class LiveBrokers(AnyHouse):
 
     @property
     def brokers(self) -> list[str]:
-        """All that run from the start."""
+        """All brokers that run from the start."""
         plan = self.net.plan
         return [host for host in plan.hosts if host not in plan.spare_hosts]
 
@@ -65,16 +66,16 @@ class LiveBrokers(AnyHouse):
         return compose(*self.member(name))
 
     async def broker_facts(self) -> dict[str, Any]:
-        """What all brokers say of themselves, by their names."""
+        """The facts that all brokers report, by name."""
         return await asyncio.to_thread(ask_brokers, self.directory)
 
     async def wait_until_routed(self) -> None:
-        """Wait until all brokers know who wants what."""
+        """Wait until all brokers know all subscriptions."""
         while not all(facts and facts["complete"] for facts in (await self.broker_facts()).values()):
             await pause()
 
     async def spawn(self, name: str) -> None:
-        """An honest broker in a process of its own; returns when it listens."""
+        """Start an honest broker in a separate process; returns when it listens."""
         heard, said = _PROCESSES.Pipe(duplex=False)
         errors = self.file(name).with_suffix(".errors")
         child = self._children[name] = _PROCESSES.Process(target=run_broker, args=(self.file(name), said, errors))
@@ -96,7 +97,7 @@ class LiveBrokers(AnyHouse):
 
 
 def run_broker(file: Path, said: Connection, errors: Path) -> None:
-    """The command that runs a broker, in a process that has been forked from one which had all imported."""
+    """The command that runs a broker, in a process forked from one that has imported everything."""
     sys.stderr = errors.open("w", buffering=1)
     sys.exit(main(["brokers", "run", "-c", str(file)], Context(say=said.send)))
 
@@ -104,7 +105,7 @@ def run_broker(file: Path, said: Connection, errors: Path) -> None:
 def run_with_brokers(
     directory: Path, plan: NetworkPlan, test: Callable[[LiveBrokers], Awaitable[None]], within_s: float = HANG_S
 ) -> None:
-    """Lay out an overlay, and run a test in it. Who has lost a peer calls it again soon; in service it waits longer."""
+    """Lay out an overlay, and run a test in it. Peers reconnect sooner than in service."""
 
     async def run() -> None:
         house = LiveBrokers(directory, plan)
@@ -126,4 +127,4 @@ _PROCESSES = get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["veilcast.cli.commands"])
 _HASTY_MEMBER = "again_us = 2000000\n"
 _HASTY_BROKER = "[brokers]\nbound_us = 300000\n"
-"""Tests do not wait as long as one would for machines that are far apart."""
+"""Tests need not wait as long as distant machines do."""

@@ -1,4 +1,4 @@
-"""Members who foil, in a house, at a mosquitto that can be ended and started again."""
+"""Live foiling members, at a mosquitto that can be ended and started again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ again_us = 200000
 retry_us = 3000000
 
 """
-"""In the table `foil`: tests wait for nothing that only spares a broker."""
+"""Settings of the table `foil`: tests do not wait for delays that only spare a broker."""
 
 
 class LiveFoil(AnyHouse):
@@ -47,7 +47,7 @@ class LiveFoil(AnyHouse):
             yield made
 
     async def publish_prices(self, *prices: float) -> None:
-        """Publish each, on the disk of the publisher; the body says the number again."""
+        """Publish each price and wait until it is on the publisher's disk; the body repeats the number."""
         async with self.client(self.publisher) as me:
             for price in prices:
                 await me.publish(self.net.topic, f"{price:g}", price=price)

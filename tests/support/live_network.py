@@ -1,7 +1,7 @@
-"""A house: the hosts and members of a network as they are in service, all on one event loop.
+"""A live network: its hosts and members run as in service, all on one event loop.
 
-All is laid out as `veilcast net up` does it. Whatever runs here can be ended and started again, in order or by force,
-as often as a test likes; its files stay.
+The network is laid out as `veilcast net up` does it. A test can end and restart each host and member, in order or by
+force; their files stay.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from veilcast.node.config import NodeConfig
 
 class LiveNetwork:
     def __init__(self, directory: Path, plan: NetworkPlan, hasty: str = "") -> None:
-        """`hasty` is added to the files of all members: tests do not wait for what only hides a member."""
+        """`hasty` is added to the files of all members: tests do not wait for delays that only hide a member."""
         self.directory = directory
         self.net: LocalNetwork = lay_out(directory, plan, Context(cost=PassphraseCost(1, 1)), Random(os.urandom(8)))
         for number in range(plan.nodes):
@@ -39,7 +39,7 @@ class LiveNetwork:
 
     @property
     def publisher(self) -> str:
-        """By the name of its directory, as all members."""
+        """The publisher, named by its directory, as all members."""
         return self._named("publisher")[0]
 
     @property
@@ -48,11 +48,11 @@ class LiveNetwork:
 
     @property
     def others(self) -> list[str]:
-        """Members who neither publish nor read."""
+        """Members that neither publish nor subscribe."""
         return self._named("forwarder")
 
     def names(self) -> list[str]:
-        """All there are, the hosts first."""
+        """All names, the hosts first."""
         return [*self.net.plan.hosts, self.publisher, *self.subscribers, *self.others]
 
     def file(self, name: str) -> Path:
@@ -67,12 +67,12 @@ class LiveNetwork:
             await me.close()
 
     async def subscribe(self, name: str) -> None:
-        """Let a reader's node collect; returns when the network has taken it on."""
+        """Subscribe durably for a member; returns when the network has accepted it."""
         async with self.client(name) as me:
             await me.subscribe(self.net.topic, keep=True).ready()
 
     async def publish(self, *bodies: str) -> None:
-        """Returns when all of them are with others, for good."""
+        """Returns when all publications are confirmed."""
         async with self.client(self.publisher) as me:
             for body in bodies:
                 await me.publish(self.net.topic, body)
@@ -86,7 +86,7 @@ class LiveNetwork:
             return sorted(note.publication.body.decode() for note in notes)
 
     async def start(self, *names: str) -> None:
-        """On this event loop; returns when all of them are up."""
+        """Start hosts or members on this event loop; returns when all are up."""
         for name in names:
             ready, stop = asyncio.Event(), asyncio.Event()
             task = asyncio.create_task(self._serve(name, stop, ready))
@@ -98,14 +98,14 @@ class LiveNetwork:
                 task.result()
 
     async def stop(self, *names: str) -> None:
-        """In order, as a signal would."""
+        """Stop in order, as a signal would."""
         for name in names:
             task, stop = self._running.pop(name)
             stop.set()
             await task
 
     async def cancel(self, name: str) -> None:
-        """At once, in the middle of whatever it does."""
+        """Stop at once, in the middle of any work."""
         task, _ = self._running.pop(name)
         task.cancel()
         await asyncio.wait([task])
@@ -114,11 +114,11 @@ class LiveNetwork:
         await self.stop(*self._running)
 
     def service(self, name: str) -> AbstractContextManager[ServiceSetup[Any]]:
-        """One of the hosts or members, ready to be served."""
+        """The service of a host or member, ready to run."""
         raise NotImplementedError
 
     def member(self, name: str) -> tuple[NodeConfig, Secret]:
-        """What a member's node is composed from."""
+        """The configuration and passphrase of a member's node."""
         config = node_config.load_config(self.file(name))
         assert config.passphrase_file is not None
         return config, Secret(read_private_file(Path(config.passphrase_file)))
@@ -132,7 +132,7 @@ class LiveNetwork:
 
 
 async def wait_for_status(me: Client, true: Callable[[Status], bool]) -> Status:
-    """Ask again and again how the node is, until this is true of it."""
+    """Ask for the node's status until the condition holds."""
     while not true(status := await me.status()):
         await pause()
     return status

@@ -1,4 +1,4 @@
-"""A relay in a house: server, proxy and members on one event loop, or any of the hosts in a process of its own."""
+"""A live relay: server, proxy and members on one event loop, or any of the hosts in a separate process."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ class LiveRelay(AnyHouse):
         self.file(name).write_text(text.replace(old, new))
 
     async def spawn(self, name: str, *, forgetful: bool = False, room: int | None = None) -> None:
-        """One of the hosts in a process of its own; returns when it listens. A planted bug makes its disk forget; or
-        no file of its has room for more than so many bytes."""
+        """Start one of the hosts in a separate process; returns when it listens.
+
+        `forgetful` plants a bug: its disk forgets. `room` limits the size of its files in bytes.
+        """
         heard, said = _PROCESSES.Pipe(duplex=False)
         child = self._children[name] = _PROCESSES.Process(
             target=run_host, args=(name, self.file(name), said, forgetful, room, self.errors(name))
@@ -53,11 +55,11 @@ class LiveRelay(AnyHouse):
         heard.close()
 
     def errors(self, name: str) -> Path:
-        """What a host in a process of its own has printed as it ended."""
+        """What a host in a separate process printed when it ended."""
         return self.file(name).with_suffix(".errors")
 
     def exit_code(self, name: str) -> int | None:
-        """The exit code of a host that has ended by itself; None of one that lives."""
+        """The exit code of a host that has ended by itself; None while it runs."""
         code = self._children[name].exitcode
         if code is not None:
             del self._children[name]
@@ -81,12 +83,12 @@ class LiveRelay(AnyHouse):
 
 
 def run_host(name: str, file: Path, said: Connection, forgetful: bool, room: int | None, errors: Path) -> None:
-    """The command that runs a host, in a process that has been forked from one which had all imported."""
+    """The command that runs a host, in a process forked from one that has imported everything."""
     if forgetful:
         RecordStore.write = lambda *_: None  # type: ignore[method-assign]
 
     def say(line: str) -> None:
-        """It listens, and has loaded all that it needs."""
+        """The host listens, and has loaded all that it needs."""
         if room is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
         said.send(line)
@@ -96,7 +98,7 @@ def run_host(name: str, file: Path, said: Connection, forgetful: bool, room: int
 
 
 def run_with_relay(directory: Path, plan: NetworkPlan, test: Callable[[LiveRelay], Awaitable[None]]) -> None:
-    """Lay out a relay, and run a test in it. Who has lost a host calls it again soon; in service it waits longer."""
+    """Lay out a relay, and run a test in it. Clients reconnect sooner than in service."""
 
     async def run() -> None:
         house = LiveRelay(directory, plan)
@@ -115,4 +117,5 @@ def run_with_relay(directory: Path, plan: NetworkPlan, test: Callable[[LiveRelay
 _PROCESSES = get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["veilcast.cli.commands"])
 _HASTY = "spread_us = 10000\nretry_us = 500000\n"
-"""In the table `relay`, which comes last in a member's file: tests do not wait for what hides a member among others."""
+"""Settings of the table `relay`, which comes last in a member's file: tests do not wait for delays that only hide a
+member."""

@@ -1,4 +1,4 @@
-"""A tree in a house: a directory and nodes on one event loop, each behind a Tor of its own, or all behind none."""
+"""A live tree: a directory and nodes on one event loop, each behind its own Tor, or all without Tor."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ ready_share = 0.75
 retry_us = 5000000
 probe_wait_us = 6000000
 """
-"""In the table `tree`, which comes last in a member's file. On a busy machine, giving up a
-call that is only slow and making another in its place would make all calls slower."""
+"""Settings of the table `tree`, which comes last in a member's file. On a busy machine, giving up a slow call and
+making another in its place would make all calls slower."""
 
 
 class LiveTree(AnyHouse):
@@ -51,8 +51,8 @@ class LiveTree(AnyHouse):
             yield replace(made, watch=None)  # One for all is enough, and a test notices by itself.
 
     async def wait_until_acquainted(self) -> None:
-        """Returns when every member knows all others. Who subscribes before that plants its first tree among those it
-        knows, and what is offered to others before they are told of it does not reach it."""
+        """Returns when every member knows all others. A member that subscribes earlier installs its first tree among
+        the members it knows, and misses publications that are offered to others before they hear of it."""
 
         async def knows_all(name: str) -> None:
             async with self.client(name) as me:

@@ -1,8 +1,8 @@
-"""A relay that loses datagrams: a bad network between the nodes of a town, in user space.
+"""A network in user space that loses datagrams between nodes.
 
-Each node has a face, the address that others know it by, which the relay listens on; the node itself listens at home.
-What one sends to another's face is lost, or goes on from the sender's face to the other's home. So every node sees all
-others under the addresses that it knows, and nothing gets around the relay.
+Each node has a face, the address that others know; the network listens there, and the node itself listens at home. A
+datagram to a face is lost, or forwarded from the sender's face to the other's home. So every node sees all others under
+the addresses that it knows, and nothing bypasses the network.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from veilcast.machine import Address
 
 
 def home_address(face: Address) -> str:
-    """Where the node listens that is known by this face."""
+    """The address where the node with this face listens."""
     first, _, rest = face.removeprefix("127.").partition(".")
     return f"127.{100 + int(first)}.{rest}"
 
@@ -31,7 +31,6 @@ class LossyNetwork:
         self.taken = self.lost = 0
 
     def open(self) -> None:
-        """On the running loop."""
         self._loop = asyncio.get_running_loop()
         for face in self._faces:
             bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -12,19 +12,20 @@ from veilcast.sim.world import World
 NODES, KILLED, CLAIM = 64, 0.8, 10
 BEAT_US, EVERY_US = 1_000_000, 500_000
 FIRST_US, CRASH_US, AFTER_US = 150 * BEAT_US, 165 * BEAT_US, 20 * BEAT_US
-"""The root is elected and the mesh stands before the first note is published."""
+"""The root is elected and the mesh has formed before the first note is published."""
 MESH = MeshConfig(
     profile="hardened", membership="certified", neighbours_max=24, address_bytes_max=8, heartbeat_us=BEAT_US
 )
 
 
 def beats_until_heard(seed: int, links: bool, nodes: int = NODES) -> tuple[float | None, int]:
-    """Heartbeats from the crash until all surviving readers have news; None if never. And notes some did not get."""
+    """Heartbeats from the crash until all surviving subscribers have news, or None; and the notes that some did not
+    get."""
     return Network(seed, links, nodes).crash()
 
 
 class Network:
-    """One that stands, and in which notes arrive."""
+    """A mesh that has formed, and in which notes arrive."""
 
     def __init__(self, seed: int, links: bool, nodes: int = NODES) -> None:
         self._links, self._seed = links, seed
@@ -48,7 +49,7 @@ class Network:
         assert whole >= 0.8 * (CRASH_US - FIRST_US) // EVERY_US, "the mesh did not stand before the crash"
 
     def crash(self, draw: int = 0) -> tuple[float | None, int]:
-        """Kill most, in one of many ways, and see what becomes of the others."""
+        """Kill most nodes, in one of many ways, and return the effect on the others."""
         world, read = self._world, self._read
         publisher, readers = self._people.roles(self._seed)
         others = [address for address in self._people.addresses() if address != publisher]

@@ -1,4 +1,4 @@
-"""How large meshes become: P0's experiment with the real machines, one number for each seed."""
+"""Sizes of meshes: P0's experiment with the real machines, one number for each seed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from veilcast.sim.world import World
 
 PERIOD_US = 1_000_000
 COVER_DELAY_US = 12 * PERIOD_US
-"""More than a mesh of 500 nodes takes to form, so that covers are looked for on the finished mesh."""
+"""Longer than a mesh of 500 nodes takes to form, so that covers are chosen on the finished mesh."""
 
 
 def population(ratio: float, mu: float | None = None) -> MeshPopulation:
@@ -23,7 +23,7 @@ def population(ratio: float, mu: float | None = None) -> MeshPopulation:
 
 
 def run_until_formed(people: MeshPopulation, seed: int) -> World:
-    """A world that has run until its mesh stands still."""
+    """A world that has run until its mesh no longer changes."""
     world = World(seed=seed, links=LinkDelays(latency_us=(10_000, 100_000)))
     people.populate(world, 0)
     covered = people.mesh.cover.rule != "none"

@@ -1,4 +1,4 @@
-"""The same search as `veilcast.sim.swap_model.search`, without any of its short cuts: to see that they hide nothing.
+"""The same search as `veilcast.sim.swap_model.search`, without its reductions, to show that they hide nothing.
 
 Each step runs the code, states are compared whole, no message is dropped and no fault is saved.
 """
@@ -19,7 +19,7 @@ from veilcast.sim.swap_model.transitions import SwapDelivery
 from veilcast.wire import encode
 
 Tables: TypeAlias = tuple[tuple[tuple[Address, ...], tuple[Address, ...]], ...]
-"""From whom each node has the topic, and to whom it gives it."""
+"""The parents and the children of each node."""
 
 
 class Scene(NamedTuple):
@@ -33,7 +33,7 @@ class Scene(NamedTuple):
 
 
 def plain_search(plan: SearchPlan) -> tuple[int, set[Tables]]:
-    """How many states there are, and all the tables that nodes have in them."""
+    """The number of states, and all tables of nodes in them."""
     first = Scene(tuple(make_tree(TREE).values()), (), tuple(range(plan.games)), plan.losses, plan.copies, plan.crashes)
     seen, queue, met = {first}, deque([first]), {tables_of(first.nodes)}
     while queue:
@@ -69,7 +69,7 @@ def _follow(scene: Scene, *, late: bool) -> Iterator[Scene]:
 
 
 def _led(scene: Scene, held: NodeState) -> bool:
-    """Whether somebody else leads the game it is bound in, and is bound in it as well."""
+    """True if another node leads the game that this one is bound in, and is bound in it, too."""
     bound = held.bound
     if bound is None or bound.state in (SwapState.ASKING, SwapState.DECIDED) or bound.partner == scene.crashed:
         return False

@@ -1,4 +1,4 @@
-"""A local network of any mode in processes of their own, and a hostile publisher among its members."""
+"""A local network of any mode in separate processes, with a hostile publisher among its members."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ FAULT = re.compile(r"fault", re.IGNORECASE)
 
 class PoisonOutcome(NamedTuple):
     arrived: dict[str, int]
-    """By reader, how many of the honest publisher's later notifications came."""
+    """Later notifications of the honest publisher that arrived, by subscriber."""
     alive: int
-    """Worker processes that live in the end."""
+    """Worker processes that still run at the end."""
     faults: int
-    """Lines of their logs that speak of a fault, and faults that the nodes count."""
+    """Log lines about faults, and faults that the nodes count."""
 
 
 def run_poisoned_network(directory: Path, mode: str) -> PoisonOutcome:
-    """Bring a network up, let one publisher send one poisoned publication, and another honest ones after it."""
+    """Start a network; let one publisher send a poisoned publication, and another send honest ones after it."""
     source = str(Path(network.__file__).parents[2])
     paths = os.pathsep.join((str(HERE / "poisoned"), source))
     environment = {**os.environ, "PYTHONPATH": paths}
@@ -85,7 +85,7 @@ async def _observe(directory: Path) -> PoisonOutcome:
 
 
 async def _faults(config: Path) -> int:
-    """Those that a node counts; one that has died counts none, and is missed among the living."""
+    """Faults that a node counts; a dead node counts none, and is missing among the running ones."""
     with contextlib.suppress(VeilcastError):
         me = await open_client(config)
         try:
@@ -96,7 +96,7 @@ async def _faults(config: Path) -> int:
 
 
 async def _listen(config: Path, topic: str, heard: Counter[str]) -> None:
-    """Go on for as long as anything answers: a node that has died is what this is about."""
+    """Continue as long as anything answers: the test looks for dead nodes."""
     me = await open_client(config)
     try:
         async for note in me.subscribe(topic, keep=True):
@@ -106,7 +106,7 @@ async def _listen(config: Path, topic: str, heard: Counter[str]) -> None:
 
 
 async def _until_first(me: Client, topic: str, values: Any, heard: dict[str, Counter[str]]) -> None:
-    """Publish until every reader has something: members join at the edges of epochs."""
+    """Publish until every subscriber has something: members join at the start of epochs."""
     number = 0
     while not all(heard.values()):
         if not (await me.status()).outbox:

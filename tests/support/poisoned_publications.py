@@ -1,7 +1,7 @@
-"""A hostile publisher: publications that its own machine routes as usual, and whose sealed content is poison.
+"""A hostile publisher: its machine routes its publications correctly, and their sealed content is poison.
 
-Its keys are good, so every reader opens what it sealed. `Raw` fields are encoded as the bytes that they hold, so the
-machine that publishes them is the honest one.
+Its keys are good, so every subscriber opens what it sealed. `Raw` fields are encoded as the bytes that they hold, so
+the publishing machine is the honest one.
 """
 
 from __future__ import annotations

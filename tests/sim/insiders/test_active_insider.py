@@ -1,4 +1,4 @@
-"""What a script hears, keeps back, changes and adds, without an outsider seeing anything of it."""
+"""A script reads, drops, changes and adds messages, and an outsider sees nothing of it."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_an_echo_sends_the_same_bytes_again_later() -> None:
 
 
 def _turns(now: int, *probers: ProbingInsider) -> list[list[Message]]:
-    """What each says in the next heartbeats of its node."""
+    """The messages that each insider adds to the next heartbeats of its node."""
     words = []
     for prober in probers:
         prober.handle_timer(now)

@@ -104,7 +104,7 @@ def test_nodes_that_come_and_go_change_no_first_relay() -> None:
 
 
 def silence(found: GrindingRun, names: list[Address]) -> None:
-    """The adversary drops all that the publisher and these nodes send to each other."""
+    """The adversary drops all frames between the publisher and these nodes."""
     for name in names:
         found.world.block(found.publisher, name)
         found.world.block(name, found.publisher)
@@ -124,7 +124,7 @@ def insider_key(found: GrindingRun) -> bytes:
 @pytest.mark.all_only
 @pytest.mark.parametrize("seed", [3, 4])
 def test_an_insider_that_came_does_not_stand_in_when_the_adversary_ends_all_other_links(seed: int) -> None:
-    """The adversary cannot keep the publisher from nodes that were not linked to it: one of those stands in."""
+    """The adversary cannot keep the publisher from nodes that were not linked to it: one of those replaces the relay."""
     found = make(seed, turn=0, nodes=40).run(FORMING_S + 60)
     links = found.world.machine(found.publisher).neighbourhood.slots.links
     assert any(name in found.insider.addresses for name in links)
@@ -137,8 +137,8 @@ def test_an_insider_that_came_does_not_stand_in_when_the_adversary_ends_all_othe
 
 @pytest.mark.all_only
 def test_an_insider_that_alone_can_reach_the_publisher_stands_in_until_the_relay_is_heard() -> None:
-    """What remains: the adversary drops all that comes from every other node. It gets no relay by that, and no more
-    than one replacement of the publisher's."""
+    """The remaining attack: the adversary drops all frames from other nodes. It becomes no relay, and replaces only
+    one."""
     found = make(0, turn=0).run(FORMING_S + 60)
     first = found.first_relay().record
     assert first is not None
