@@ -124,7 +124,7 @@ def insider_key(found: GrindingRun) -> bytes:
 @pytest.mark.all_only
 @pytest.mark.parametrize("seed", [3, 4])
 def test_an_insider_that_came_does_not_stand_in_when_the_adversary_ends_all_other_links(seed: int) -> None:
-    """The adversary cannot keep the publisher from nodes that were not linked to it: one of those replaces the relay."""
+    """The adversary cannot keep the publisher from nodes not linked to it: one of those is the new relay."""
     found = make(seed, turn=0, nodes=40).run(FORMING_S + 60)
     links = found.world.machine(found.publisher).neighbourhood.slots.links
     assert any(name in found.insider.addresses for name in links)
