@@ -263,7 +263,7 @@ def x509_leaf() -> Prepared:
     "x509-statement",
     "the certificates under a listing or a descriptor, from strangers",
     "crypto.x509:check_chain",
-    "authority.statement:StatementReader.verify_author",
+    "authority.member_statement:StatementReader.verify_author",
 )
 def x509_statement() -> Prepared:
     """The first two bytes are the length of the first certificate; the rest is the second."""
