@@ -240,12 +240,12 @@ def _seize(mode: str, base: Path) -> Seized:
 
 async def _live(house: Any, notes: list[Note], on: Path) -> None:
     await house.start(*(house.brokers if hasattr(house, "brokers") else house.net.plan.hosts), *members(house))
-    if hasattr(house, "acquainted"):
+    if hasattr(house, "wait_until_acquainted"):
         await house.wait_until_acquainted()
     topic, mesh = house.net.topic, house.net.plan.mode == "mesh"
     more = {"price": 500.0} if house.net.plan.mode == "foil" else {}
     async with AsyncExitStack() as clients:
-        readers = [await clients.enter_async_context(house.client(reader)) for reader in house.readers]
+        readers = [await clients.enter_async_context(house.client(reader)) for reader in house.subscribers]
         subscriptions = [me.subscribe(topic, keep=True) for me in readers]
         for me, subscription in zip(readers, subscriptions, strict=True):
             await subscription.start()

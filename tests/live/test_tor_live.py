@@ -151,7 +151,7 @@ def test_a_tor_of_our_own_ends_with_whoever_started_it_and_its_end_is_noticed(
 ) -> None:
     script = (
         "import sys; from pathlib import Path; from veilcast.net import tor\n"
-        "with tor.started(Path(sys.argv[1]), network=Path(sys.argv[2])) as made:\n"
+        "with tor.start_tor(Path(sys.argv[1]), network=Path(sys.argv[2])) as made:\n"
         "    print(made._control.value('process/pid'), flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -134,7 +134,8 @@ def _convert(table: dict[str, Any]) -> NodeConfig:
         raise ConfigError("settings: unknown key; the settings of a mode stand in a table of its name")
     if "overlay" in table and "mode" not in table:
         raise ConfigError("overlay: unknown key; this is a broker's file, which `veilcast brokers run` runs")
-    own = {name: pop_table(table, name) for name in (*MODES, table.get("mode")) if name in table}
+    modes = (name for name in (*MODES, table.get("mode")) if isinstance(name, str))
+    own = {name: pop_table(table, name) for name in modes if name in table}
     config = msgspec.convert(table, NodeConfig)
     for name in own:
         if name != config.mode:
