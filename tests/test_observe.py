@@ -32,6 +32,14 @@ def test_every_table_has_the_columns_the_lab_expects() -> None:
         "presence": ("run", "epoch", "node"),
         "insiders": ("run", "epoch", "t_us", "observer", "peer", "kind", "message", "token", "chain", "about"),
         "server": ("run", "epoch", "t_us", "role", "pseudonym", "tag", "size"),
+        "received": ("run", "t_us", "round_us", "node", "size"),
+        "formation": ("run", "epoch", "stage", "node"),
+        "facts": ("run", "name", "value"),
+        "popularity": ("run", "topic", "share"),
+        "published": ("run", "topic", "t_us"),
+        "tokens": ("run", "epoch", "token", "topic"),
+        "words": ("run", "topic", "tag"),
+        "roots": ("run", "topic", "epoch", "node"),
         "truth": ("run", "topic", "node", "role", "since_us", "until_us"),
     }
     assert {TABLE_OF[row] for row in TABLES.values()} == set(TABLES)

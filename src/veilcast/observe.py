@@ -4,9 +4,10 @@ The lab sees nothing else of a network. The rows are plain on purpose: the simul
 fill the same columns, and `lab/tables.py` derives its Spark schemas from the fields below. Times are integer
 microseconds (`_us`), stamped with the injected `now`, never with a clock of our own.
 
-Which adversary sees which table: `CellRow` a global observer; `InsiderRow` a coalition of members; `ServerRow` a
-relay's server or proxy, or a tree node; `TopologyRow` and `PresenceRow` anyone who maps the overlay. `TruthRow` holds
-the labels; only `lab/measure` reads it.
+Which adversary sees which table: `CellRow`, `ReceivedRow` and `FormationRow` a global observer; `InsiderRow` a
+coalition of members; `ServerRow` a relay's server or proxy, or a tree node; `TopologyRow` and `PresenceRow` anyone who
+maps the overlay. `FactRow`, `PopularityRow`, `WordRow` and `RootRow` are public; `PublishedRow` and `TokenRow` are
+known to the members of a topic. `TruthRow` holds the labels; only `lab/measure` reads it.
 """
 
 from __future__ import annotations
@@ -77,6 +78,69 @@ class ServerRow(ObservationRow, frozen=True, gc=False):
     pseudonym: str
     tag: bytes
     size: int
+
+
+class ReceivedRow(ObservationRow, frozen=True, gc=False):
+    """Bytes that reached a node in a round of this length: a byte counter, where cells are too many to record."""
+
+    t_us: int
+    """Start of the round."""
+    round_us: int
+    node: str
+    size: int
+
+
+class FormationRow(ObservationRow, frozen=True, gc=False):
+    """A node that carried notifications while the mesh of an epoch grew: stage 0 is the whole mesh, later stages have
+    fewer of its subscribers."""
+
+    epoch: int
+    stage: int
+    node: str
+
+
+class FactRow(ObservationRow, frozen=True, gc=False):
+    """A public parameter of the network, such as its heartbeat or its share of subscribers. `FACTS` has the names."""
+
+    name: str
+    value: float
+
+
+class PopularityRow(ObservationRow, frozen=True, gc=False):
+    """The public share of users that subscribe to a topic."""
+
+    topic: str
+    share: float
+
+
+class PublishedRow(ObservationRow, frozen=True, gc=False):
+    """A publication and its time, as every subscriber of the topic knows it."""
+
+    topic: str
+    t_us: int
+
+
+class TokenRow(ObservationRow, frozen=True, gc=False):
+    """The topic behind a token, as every member of the topic knows it."""
+
+    epoch: int
+    token: bytes
+    topic: str
+
+
+class WordRow(ObservationRow, frozen=True, gc=False):
+    """A tag that an observer can compute from a public word."""
+
+    topic: str
+    tag: bytes
+
+
+class RootRow(ObservationRow, frozen=True, gc=False):
+    """The node at which the floods of a topic begin in an epoch, where that is public."""
+
+    topic: str
+    epoch: int
+    node: str
 
 
 class TruthRow(ObservationRow, frozen=True, gc=False):
@@ -153,6 +217,32 @@ TABLES: Final[dict[str, type[ObservationRow]]] = {
     "presence": PresenceRow,
     "insiders": InsiderRow,
     "server": ServerRow,
+    "received": ReceivedRow,
+    "formation": FormationRow,
+    "facts": FactRow,
+    "popularity": PopularityRow,
+    "published": PublishedRow,
+    "tokens": TokenRow,
+    "words": WordRow,
+    "roots": RootRow,
     "truth": TruthRow,
 }
 TABLE_OF: Final[dict[type[ObservationRow], str]] = {row: name for name, row in TABLES.items()}
+FACTS: Final[dict[str, str]] = {
+    "heartbeat_us": "Length of a heartbeat, in microseconds.",
+    "epoch_us": "Length of an epoch, in microseconds.",
+    "hop_us": "Time of one hop, in microseconds, where answers to adverts can be timed.",
+    "subscriber_share": "Share of nodes that subscribe, as far as it is known.",
+    "cover_share": "Probability that a node that no member needs is in a mesh as a cover.",
+    "acting": "Share of honest nodes that act as subscribers, covers included.",
+    "kept": "1 if nodes keep their parents and relays their next hops.",
+    "onward": "Probability that a relay hands a stem on.",
+    "departures": "Number of epochs in which publishers release their notifications once; 0 for in every epoch.",
+    "hold": "Largest number of epochs for which roots hold a notification back.",
+    "relay_epochs": "Number of epochs after which a publisher changes its first relay; 0 for never.",
+    "waits": "1 if publishers wait for an absent first relay.",
+    "users": "Number of users of a relay.",
+    "window_us": "Length of a proxy's batch, or of the window in which an observer compares records, in microseconds.",
+    "lasting": "1 if a subscription has the same tag in every epoch.",
+}
+"""Names of the facts that attackers know, and what each means."""

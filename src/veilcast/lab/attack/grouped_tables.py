@@ -1,13 +1,13 @@
-"""Grouping on Spark: several tables of a run in one frame, so that one shuffle brings all of them to one task.
+"""Several tables of a run in one table, so that one shuffle brings all of them to one task.
 
-Each table says which of its columns go into which of the few columns of the common frame. A task takes the tables out
+Each table says which of its columns go into which of the few columns of the common table. A task takes the tables out
 again as arrays. Nodes become numbers, in the order of their names over all tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from veilcast.lab import tables
+from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.tables import GuessRow
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def make_guesses(
@@ -40,24 +38,20 @@ def make_guesses(
 
 class RunTable(NamedTuple):
     kind: str
-    frame: DataFrame
-    """A frame with a column `run`."""
+    table: AnyTable
+    """A table with a column `run`."""
     columns: dict[str, str]
-    """Expression over the frame, by column of the common frame."""
+    """SQL expression over the table, by column of the common table."""
 
 
-def union_tables(tables: Iterable[RunTable]) -> DataFrame:
-    """One frame of all tables, of all runs."""
-    from pyspark.sql import functions as sql
-
-    parts = []
-    for kind, frame, columns in tables:
-        rest = [sql.expr(columns.get(name, absent)).alias(name) for name, absent in _COLUMNS.items()]
-        parts.append(frame.select("run", sql.lit(kind).alias("kind"), *rest))
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole.unionByName(part)
-    return whole
+def union_tables(tables: Iterable[RunTable]) -> AnyTable:
+    """One table of all tables, of all runs."""
+    parts, inputs = [], {}
+    for number, (kind, table, columns) in enumerate(tables):
+        rest = [f"{columns.get(name, absent)} AS {name}" for name, absent in _COLUMNS.items()]
+        parts.append(f"SELECT run, '{kind}' AS kind, {', '.join(rest)} FROM {{table{number}}}")  # noqa: S608
+        inputs[f"table{number}"] = table
+    return engine_of(inputs["table0"]).query(" UNION ALL ".join(parts), **inputs)
 
 
 class GroupedRun:
@@ -85,11 +79,10 @@ def distinct_values(columns: Iterable[pa.ChunkedArray]) -> pa.Array:
 
 
 _COLUMNS: Final = {
-    "at": "0L",
-    "number": "0L",
-    "share": "0D",
+    **dict.fromkeys(("at", "number"), "cast(0 as bigint)"),
+    "share": "cast(0 as double)",
     **dict.fromkeys(("u", "v", "w", "word"), "cast(null as string)"),
     "value": "cast(null as binary)",
 }
-"""Columns of the common frame, with the value for tables that do not use them. `u`, `v` and `w` are nodes, `word` is
+"""Columns of the common table, with the value for tables that do not use them. `u`, `v` and `w` are nodes, `word` is
 any other text."""

@@ -162,7 +162,7 @@ def select_tables(
     on_link = {"at": "epoch", "word": "topic", "u": "observer", "v": "peer"}
     of_node = {"at": "epoch", "word": "topic", "u": "node"}
     if SIGHTS in needs:
-        yield RunTable(SIGHTS, aggregate_sights(honest), on_link | {"number": "sight", "share": "double(t_us)"})
+        yield RunTable(SIGHTS, aggregate_sights(honest), on_link | {"number": "sight", "share": "cast(t_us as double)"})
         yield RunTable(_NAMES, select_handed_names(insiders), on_link | {"w": "about"})
         yield RunTable(_BEGAN, first_times(insiders), {"at": "epoch", "word": "topic", "number": "t_us"})
     if ADVERTS in needs:
@@ -170,7 +170,7 @@ def select_tables(
     if CHAINS in needs:
         yield RunTable(CHAINS, select_first_chains(honest), of_node | {"value": "chain"})
     if STEMS in needs:
-        yield RunTable(STEMS, select_stems(insiders), on_link | {"number": "t_us", "share": "double(climbs)"})
+        yield RunTable(STEMS, select_stems(insiders), on_link | {"number": "t_us", "share": "cast(climbs as double)"})
     if NOTES in needs:
         yield RunTable(NOTES, count_notifications(insiders), {"at": "epoch", "word": "topic", "number": "notes"})
     if ORIGINS in needs:

@@ -128,12 +128,12 @@ def guess_roles(
         grouped.append(RunTable(WAVES, notes, {"at": "t_us", "u": "src", "v": "dst", "number": "epoch"}))
     if ACTIVITY in needs:
         activity = aggregate_activity(cells, heartbeat_us)
-        grouped.append(RunTable(ACTIVITY, activity, {"at": "round", "u": "node", "share": "double(bytes)"}))
+        grouped.append(RunTable(ACTIVITY, activity, {"at": "round", "u": "node", "share": "cast(bytes as double)"}))
     if CADENCE in needs:
-        columns = {"at": "gap", "u": "src", "v": "dst", "number": "size", "share": "double(cells)"}
+        columns = {"at": "gap", "u": "src", "v": "dst", "number": "size", "share": "cast(cells as double)"}
         grouped.append(RunTable(CADENCE, cadence.count_gaps_frame(cells), columns))
     if VOLUMES in needs:
-        columns = {"at": "bin", "u": "node", "number": "bigint(arriving)", "share": "double(bytes)"}
+        columns = {"at": "bin", "u": "node", "number": "cast(arriving as bigint)", "share": "cast(bytes as double)"}
         grouped.append(RunTable(VOLUMES, aggregate_volumes(cells, heartbeat_us), columns))
     if published is not None:
         grouped.append(RunTable(_PUBLISHED, published, {"at": "t_us", "word": "topic"}))

@@ -61,7 +61,7 @@ def guess_from_windows(
     for kind, end, node in ((_SENT, "dst", "src"), (_GOT, "src", "dst")):
         on_wire = cells.where(cells[end] == proxy).selectExpr("run", f"{window} as at", f"{node} as node")
         records = on_wire.join(busy, ["run", "at"]).groupBy("run", "at", "node").count()
-        sheets.append(RunTable(kind, records, {"at": "at", "u": "node", "share": "double(count)"}))
+        sheets.append(RunTable(kind, records, {"at": "at", "u": "node", "share": "cast(count as double)"}))
 
     def of_run(rows: pa.Table) -> pa.Table:
         parts = [*_guess_windows(GroupedRun(rows), attacks)]

@@ -1,0 +1,114 @@
+"""Two engines for attacks on tables: Spark, and DuckDB inside one process.
+
+An attack on tables has two parts. Each part is written once:
+
+1. Relations: SQL that reduces observations to what attackers need. Both engines read the same text.
+2. A function of one group of rows, mostly of one run: an Arrow table in, rows of `guesses` out.
+
+`SparkEngine` takes frames and spreads both parts over a cluster. `ArrowEngine` takes Arrow tables and does both parts
+in this process: a run that is too small for a cluster is attacked inside the task that made it. Tests hold every
+relation to the same rows on both engines.
+
+Relations stay inside the SQL that both engines read alike. Integers are bigint: a sum of integers is cast to bigint,
+and `t_us - t_us % n` rounds a time down, because the engines divide integers differently. Rows have no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from veilcast.lab import tables
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyspark.sql import DataFrame
+
+AnyTable: TypeAlias = "DataFrame | pa.Table"
+"""A Spark frame or an Arrow table: the caller's choice of the engine."""
+GroupFunction: TypeAlias = Callable[[pa.Table], pa.Table]
+Table = TypeVar("Table")
+
+
+class TableEngine(Protocol[Table]):
+    def query(self, sql: str, /, **inputs: Table) -> Table:
+        """The rows of a query; `{name}` in the text stands for the input of that name."""
+
+    def apply_by(self, table: Table, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]) -> Table:
+        """Apply a function to all rows with equal keys at once. It returns columns of this row type."""
+
+    def keep(self, table: Table) -> Table:
+        """The same rows, computed once however often they are read."""
+
+
+def engine_of(table: AnyTable) -> TableEngine[Any]:
+    """The engine for tables of this kind."""
+    return ArrowEngine() if isinstance(table, pa.Table) else SparkEngine(table.sparkSession)
+
+
+class SparkEngine:
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+
+    def query(self, sql: str, /, **inputs: DataFrame) -> DataFrame:
+        found: DataFrame = self._spark.sql(sql, **inputs)
+        return found
+
+    def apply_by(
+        self, table: DataFrame, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
+    ) -> DataFrame:
+        return table.groupBy(*keys).applyInArrow(function, tables.spark_schema(row))
+
+    def keep(self, table: DataFrame) -> DataFrame:
+        return table.persist()
+
+
+class ArrowEngine:
+    def query(self, sql: str, /, **inputs: pa.Table) -> pa.Table:
+        database = _database()
+        names = {name: f"input_{name}" for name in inputs}
+        for name, table in inputs.items():
+            database.register(names[name], table)
+        try:
+            return database.sql(sql.format(**names)).to_arrow_table()
+        finally:
+            for view in names.values():
+                database.unregister(view)
+
+    def apply_by(
+        self, table: pa.Table, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
+    ) -> pa.Table:
+        schema = tables.arrow_schema(row)
+        parts = [function(group).select(schema.names).cast(schema) for group in _groups(table, keys)]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def keep(self, table: pa.Table) -> pa.Table:
+        return table
+
+
+def _groups(table: pa.Table, keys: Sequence[str]) -> Iterable[pa.Table]:
+    if not len(table):
+        return
+    ordered = table.sort_by([(key, "ascending") for key in keys]).combine_chunks()
+    changes = [pc.run_end_encode(ordered[key].combine_chunks()).run_ends.to_pylist() for key in keys]
+    first = 0
+    for end in sorted({end for ends in changes for end in ends}):
+        yield ordered.slice(first, end - first)
+        first = end
+
+
+@cache
+def _database() -> DuckDBPyConnection:
+    """One connection for each process: to open one takes longer than most queries."""
+    import duckdb
+
+    return duckdb.connect(":memory:", config={"threads": 1, "memory_limit": f"{_MEMORY_MB}MB"})
+
+
+_MEMORY_MB: Final = 4_096
+"""Memory of a query in this process, in megabytes; larger ones use the disk."""
