@@ -81,6 +81,7 @@ def test_an_experiment_that_there_is_not_is_not_listed(capsys: pytest.CaptureFix
         (["run", "mesh-fig12", "--master", "spark://127.0.0.1:1"], 14, "127.0.0.1:1"),
         (["run", "mesh-fig12", "--master", "sparc://a:1"], 3, "sparc://a:1"),
         (["report", "/no/such/place"], 4, "/no/such/place"),
+        (["bench", "attacks", "--rows", "5", "--quick"], 3, "`./run bench mesh_models`"),
     ],
 )
 def test_an_impossible_plan_is_refused_at_once(

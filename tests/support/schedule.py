@@ -1,8 +1,8 @@
 """The assignment of tests to workers, and the order in which workers take them.
 
 1. All tests that need Spark go to one worker: a second one would start Java too.
-2. A file of the lab, and a file with a fixture for all its tests, goes to one worker: others would set up again what
-   the file shares.
+2. A file of the lab or of the benchmarks, and a file with a fixture for all its tests, goes to one worker: others
+   would set up again what the file shares.
 3. Every other test stands alone.
 
 Large scopes come first, so that no worker is left with one at the end. Tests that stand alone are shuffled, always in
@@ -24,7 +24,7 @@ def scope_of(nodeid: str) -> str:
     text = _text(file)
     if any(word in text for word in _SPARK):
         return "spark"
-    if file.startswith("tests/lab/") or 'scope="module"' in text:
+    if file.startswith(("tests/lab/", "tests/benchmarks/")) or 'scope="module"' in text:
         return file
     return nodeid
 

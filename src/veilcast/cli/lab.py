@@ -124,18 +124,11 @@ def report(arguments: argparse.Namespace, _: Context) -> Report:
     return Report({"page": str(path)}, [f"wrote {path}"])
 
 
-def bench(arguments: argparse.Namespace, context: Context) -> Report:
-    say = (lambda _: None) if arguments.json else context.say
-    if arguments.what != "kernels":
-        rows = arguments.rows if arguments.rows is not None else _ROWS[arguments.what]
-        check_range("--rows", rows, 1, 100 * _ROWS[arguments.what])
-        with lab_extra():
-            from veilcast.lab.bench import attack_bench, relay_match_bench, trace_bench
-        benches = {"attacks": attack_bench.run, "bulk": relay_match_bench.run, "traces": trace_bench.run}
-        return Report(benches[arguments.what](rows, say))
-    with lab_extra():
-        from veilcast.lab.bench import kernel_bench
-    return Report(kernel_bench.run(arguments.quick, say))
+def bench(_: argparse.Namespace, __: Context) -> Report:
+    raise ConfigError(
+        "`lab bench` is no command any more; in a checkout, `./run bench mesh_models` (or attack_engines, "
+        "relay_spark_match, broker_traces) measures the same"
+    )
 
 
 def _choose(asked: list[str], known: tuple[str, ...]) -> list[str]:
@@ -227,7 +220,5 @@ def lab_extra() -> Iterator[None]:
         raise ConfigError(f"the lab needs {error.name}, which is not installed: pip install 'veilcast[lab]'") from error
 
 
-_ROWS: Final = {"attacks": 10**8, "bulk": 10**6, "traces": 10**7}
-"""Default number of rows to measure."""
 _CURVES: Final = 12
 """Curves of one experiment whose end points are printed."""

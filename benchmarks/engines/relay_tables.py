@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
+from engines.tiled_tables import tile_table, write_tiles
 from veilcast.lab import tables
 from veilcast.lab.attack.server import spark_job
-from veilcast.lab.bench.tiled_tables import tile_table, write_tiles
 from veilcast.lab.models.relay import (
     EPOCH_US,
     WINDOW_US,

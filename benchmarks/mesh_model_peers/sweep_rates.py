@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 
+from measurement.stopwatch import measure_time
+from mesh_model_peers.run_rates import PARAMS
 from veilcast.errors import LocalError
-from veilcast.lab.bench.run_rates import PARAMS
-from veilcast.lab.bench.stopwatch import measure_time
 from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.runs.table import ENGINES

@@ -7,10 +7,12 @@ import sys
 import numpy as np
 import pytest
 
+import mesh_models
+from measurement import stopwatch
+from mesh_model_peers import model_sizes, peers, run_rates, sweep_rates
+from mesh_model_peers.peers import MeshOutcome, PeerModel, Setting
+from mesh_model_peers.sweep_rates import SweepTiming
 from veilcast.errors import LocalError
-from veilcast.lab.bench import kernel_bench, kernel_sizes, peers, run_rates, stopwatch, sweep_rates
-from veilcast.lab.bench.peers import MeshOutcome, PeerModel, Setting
-from veilcast.lab.bench.sweep_rates import SweepTiming
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.models.mesh import build_mesh, draw_roles
 
@@ -75,13 +77,13 @@ def test_the_best_round_of_each_counts_and_they_take_turns() -> None:
 @pytest.mark.all_only
 def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "networkx", None)
-    monkeypatch.setattr(kernel_bench, "_QUICK_SIZES", (1_000,))
-    monkeypatch.setattr(kernel_sizes, "_SWAPS", 2_000)
+    monkeypatch.setattr(mesh_models, "_QUICK_SIZES", (1_000,))
+    monkeypatch.setattr(model_sizes, "_SWAPS", 2_000)
     monkeypatch.setattr(
         sweep_rates, "measure_sweeps", lambda cores, seeds: SweepTiming(cores, 1.5, dict.fromkeys(seeds, 100.0 * cores))
     )
     lines: list[str] = []
-    data = kernel_bench.run(True, lines.append)
+    data = mesh_models.run(True, lines.append)
     assert data["growth"][0]["nodes"] == 1_000
     assert set(data["runs"]) == {run_rates.KERNELS, run_rates.ENGINE, "plain Python", "veilcast on Spark, local[2]"}
     assert set(data["swaps"]) == {run_rates.KERNELS, "plain Python"}
@@ -97,7 +99,7 @@ def test_all_is_told_and_given_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_mesh_that_is_too_large_is_noticed() -> None:
     graph = small_world(1_000, 4, 0.2, 1)
     with pytest.raises(LocalError, match="none that P0's rules give"):
-        kernel_sizes._check_mesh(1_000, build_mesh(graph, *draw_roles(graph, 0.5, 1), 1))
+        model_sizes._check_mesh(1_000, build_mesh(graph, *draw_roles(graph, 0.5, 1), 1))
 
 
 @pytest.mark.all_only

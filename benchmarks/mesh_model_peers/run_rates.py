@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
+from measurement.stopwatch import race_times
+from mesh_model_peers.peers import MeshOutcome, PeerModel, Setting
 from veilcast.errors import LocalError
 from veilcast.lab.attack.observer.leaf_rule import find_leaves
-from veilcast.lab.bench.peers import MeshOutcome, PeerModel, Setting
-from veilcast.lab.bench.stopwatch import race_times
 from veilcast.lab.experiment.mesh_params import MeshFlows
 from veilcast.lab.models.cover import add_covers
 from veilcast.lab.models.graph import small_world

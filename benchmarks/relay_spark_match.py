@@ -1,4 +1,6 @@
-"""`veilcast lab bench bulk`: a relay's publications against its subscriptions, a million of each, on Spark.
+"""How long does Spark take to match a million publications of a relay with a million subscriptions?
+
+    python benchmarks/relay_spark_match.py [--rows N] [--json]
 
 A subscription is a topic and a range of sixteen bits, as the tags of its cover; a publication is a topic and a value,
 as the tags of its prefixes. They are matched in three ways: by filters, as P2's server does, in blocks of 2^17 columns
@@ -9,6 +11,8 @@ number of publications grows. No match may be missed; filters may have as many f
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import tempfile
 import time
@@ -24,8 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from measurement.peak_memory import PeakMemory
 from veilcast.errors import LocalError
-from veilcast.lab.bench.peak_memory import PeakMemory
 from veilcast.lab.models.bulk_filters import BLOCK_COLUMNS, fill_filters, match_filters
 from veilcast.lab.models.rng import mix_bits, stream
 from veilcast.lab.models.server_log import Numbers
@@ -52,6 +56,18 @@ class SubscriptionTags(NamedTuple):
 
     tags: Numbers
     offsets: Numbers
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--rows", type=int, default=ROWS, metavar="N", help="publications, and subscriptions (%(default)d)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    arguments = parser.parse_args()
+    found = run(arguments.rows, (lambda _: None) if arguments.json else print)
+    if arguments.json:
+        print(json.dumps(found))
 
 
 def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
@@ -209,3 +225,8 @@ SHAPE: Final = Geometry.sized(elements=largest_cover(BITS), queries=BITS + 1, bo
 """Of a million subscriptions, at most one gets a publication wrongly, on average."""
 _LEAST: Final = 100
 _SUBSCRIBED: Final = "subscriptions"
+ROWS: Final = 10**6
+
+
+if __name__ == "__main__":
+    main()

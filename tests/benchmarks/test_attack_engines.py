@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import attack_engines
+from engines import pandas_attacks, tiled_tables
+from engines.pandas_attacks import Scores
+from engines.tiled_tables import HEARTBEAT_US, TiledTables
+from measurement import peak_memory
 from veilcast.errors import LocalError, StorageError
 from veilcast.lab.attack.insider import advert_origin
 from veilcast.lab.attack.observer import publication_waves
-from veilcast.lab.bench import attack_bench, pandas_attacks, peak_memory, tiled_tables
-from veilcast.lab.bench.pandas_attacks import Scores
-from veilcast.lab.bench.tiled_tables import HEARTBEAT_US, TiledTables
 
 
 @pytest.fixture(scope="module")
@@ -69,21 +71,21 @@ def test_pandas_finds_the_notes_and_the_first_spies_that_arrays_find(tiled: Tile
 
 def test_a_wrong_score_a_missing_one_and_a_run_unlike_the_others_are_noticed() -> None:
     right = {(run, "leaf", "subscriber", "n1"): 0.5 for run in ("a", "b", "c")}
-    attack_bench.check_scores(right, right)
-    attack_bench.check_scores(right, None)
+    attack_engines.check_scores(right, right)
+    attack_engines.check_scores(right, None)
     with pytest.raises(LocalError, match=r"a leaf subscriber n1 has a score of 0\.6, not 0\.5"):
-        attack_bench.check_scores(right | {("a", "leaf", "subscriber", "n1"): 0.6}, right)
+        attack_engines.check_scores(right | {("a", "leaf", "subscriber", "n1"): 0.6}, right)
     with pytest.raises(LocalError, match="3 guesses came, and 4 should have"):
-        attack_bench.check_scores(right, right | {("a", "leaf", "subscriber", "n2"): 0.5})
+        attack_engines.check_scores(right, right | {("a", "leaf", "subscriber", "n2"): 0.5})
     with pytest.raises(LocalError, match="b leaf subscriber n1"):
-        attack_bench.check_scores(right | {("b", "leaf", "subscriber", "n1"): 0.6}, None)
+        attack_engines.check_scores(right | {("b", "leaf", "subscriber", "n1"): 0.6}, None)
     with pytest.raises(LocalError, match="nobody"):
-        attack_bench.check_scores({}, None)
+        attack_engines.check_scores({}, None)
 
 
 def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="TMPDIR"):
-        attack_bench._require_space(str(tmp_path), 10**15)
+        attack_engines._require_space(str(tmp_path), 10**15)
 
 
 def test_the_memory_of_a_process_and_its_children_is_seen() -> None:
@@ -97,6 +99,6 @@ def test_the_memory_of_a_process_and_its_children_is_seen() -> None:
 @pytest.mark.heavy
 def test_all_of_it_runs_at_a_small_size_and_agrees() -> None:
     lines: list[str] = []
-    found = attack_bench.run(1, lines.append)
+    found = attack_engines.run(1, lines.append)
     assert {one["by"] for one in found["measured"]} == {"pandas", "Spark, local[1]", "Spark, local[2]"}
     assert len(lines) == 1 + 3 + 2 * 4

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from veilcast.lab.bench import relay_match_bench
+import relay_spark_match
 
 
 @pytest.mark.all_only
 @pytest.mark.heavy
 def test_all_of_it_runs_at_a_small_size_and_agrees_on_bulk() -> None:
     lines: list[str] = []
-    found = relay_match_bench.run(1_000, lines.append)
+    found = relay_spark_match.run(1_000, lines.append)
     assert len(found["measured"]) == len(lines) - 1 == 2 * 5

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from engines.tiled_tables import HEARTBEAT_US, TiledTables
 from veilcast.lab.attack.observer import cadence, publication_waves
-from veilcast.lab.bench.tiled_tables import HEARTBEAT_US, TiledTables
 
 Scores = dict[tuple[str, str, str, str], float]
 """Scores by run, attack, role and node."""

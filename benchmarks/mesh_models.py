@@ -1,15 +1,30 @@
-"""`veilcast lab bench`: the speed of models and sweeps, beside straightforward implementations."""
+"""How fast are models and sweeps of the mesh, beside plain Python and networkx?
+
+python benchmarks/mesh_models.py [--quick] [--json]
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from veilcast.lab.bench import kernel_sizes, peers, run_rates, sweep_rates
-from veilcast.lab.bench.sweep_rates import SweepTiming
+from mesh_model_peers import model_sizes, peers, run_rates, sweep_rates
+from mesh_model_peers.sweep_rates import SweepTiming
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, few rounds")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    arguments = parser.parse_args()
+    found = run(arguments.quick, (lambda _: None) if arguments.json else print)
+    if arguments.json:
+        print(json.dumps(found))
 
 
 def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
@@ -19,7 +34,7 @@ def run(quick: bool, say: Callable[[str], object]) -> dict[str, Any]:
     say("kernels on one core: seconds of processor time, and shell games in swaps a second")
     say("".join(f"{column:>{width}}" for column, width in _COLUMNS.items()) + "  the same by")
     sizes = []
-    for size in kernel_sizes.measure_sizes(_QUICK_SIZES if quick else _SIZES, 2 if quick else 5, others):
+    for size in model_sizes.measure_sizes(_QUICK_SIZES if quick else _SIZES, 2 if quick else 5, others):
         sizes.append(msgspec.to_builtins(size))
         times = (f"{seconds:.4f}" for seconds in (size.graph_s, size.mesh_s, size.cover_s))
         rates = (f"{rate:,.0f}" for rate in (size.events, size.locked, size.swaps))
@@ -85,3 +100,6 @@ _QUICK_SIZES: Final = (1_000, 10_000)
 _SWEEPS: Final = {run_rates.SETTING.nodes: 200, 20_000: 20}
 """Seeds by number of nodes: runs of about half a millisecond, and of a few hundredths of a second."""
 _QUICK_SWEEPS: Final = {run_rates.SETTING.nodes: 5, 20_000: 1}
+
+if __name__ == "__main__":
+    main()

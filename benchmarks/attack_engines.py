@@ -1,4 +1,6 @@
-"""`veilcast lab bench attacks`: the time of attackers over tables, from a million rows to a hundred million.
+"""How long do the attackers take over tables of a million rows and more, on Spark and in pandas?
+
+    python benchmarks/attack_engines.py [--rows N] [--json]
 
 The same tables go through Spark on one core and on two, and through plain pandas as far as they fit into memory. The
 results must be the same. Seconds are wall-clock time, and memory is that of all processes together.
@@ -6,6 +8,8 @@ results must be the same. Seconds are wall-clock time, and memory is that of all
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import shutil
 import sys
@@ -21,15 +25,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from engines import pandas_attacks, relay_tables, tiled_tables
+from engines.pandas_attacks import Scores
+from engines.relay_tables import RelayTables
+from engines.tiled_tables import HEARTBEAT_US, TiledTables
+from measurement.peak_memory import PeakMemory
 from veilcast.errors import LocalError, StorageError
 from veilcast.lab import tables
 from veilcast.lab.attack.insider import spark_job
 from veilcast.lab.attack.observer import spark_job as outside
-from veilcast.lab.bench import pandas_attacks, relay_tables, tiled_tables
-from veilcast.lab.bench.pandas_attacks import Scores
-from veilcast.lab.bench.peak_memory import PeakMemory
-from veilcast.lab.bench.relay_tables import RelayTables
-from veilcast.lab.bench.tiled_tables import HEARTBEAT_US, TiledTables
 from veilcast.lab.spark import session
 from veilcast.observe import CellRow, InsiderRow, ObservationRow, PresenceRow, TopologyRow
 
@@ -48,6 +52,16 @@ class AttackTiming(msgspec.Struct, frozen=True):
     seconds: float
     rows_s: float
     peak_mb: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=ROWS, metavar="N", help="rows of the largest table (%(default)d)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    arguments = parser.parse_args()
+    found = run(arguments.rows, (lambda _: None) if arguments.json else print)
+    if arguments.json:
+        print(json.dumps(found))
 
 
 def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
@@ -179,3 +193,8 @@ _DISK_BYTES: Final = 150
 """Disk space of a row, with Spark's temporary files for sorting."""
 _PANDAS_BYTES: Final = 12 << 30
 """Memory limit of pandas; Spark has the same."""
+ROWS: Final = 10**8
+
+
+if __name__ == "__main__":
+    main()

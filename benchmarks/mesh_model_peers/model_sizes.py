@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from measurement.stopwatch import best_time, measure_time
+from mesh_model_peers.peers import PeerModel, Setting
 from veilcast.errors import LocalError
-from veilcast.lab.bench.peers import PeerModel, Setting
-from veilcast.lab.bench.stopwatch import best_time, measure_time
 from veilcast.lab.models.cover import add_covers
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.models.mesh import MeshTree, build_mesh, draw_roles

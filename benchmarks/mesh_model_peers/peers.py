@@ -86,7 +86,7 @@ def networkx() -> PeerModel | str:
         return "networkx is not installed"
 
     def mesh_of(setting: Setting, seed: int) -> tuple[Random, Any, int, list[int], Any]:
-        rng = Random(seed)  # noqa: S311 - a model's chance
+        rng = Random(seed)
         graph = nx.watts_strogatz_graph(setting.nodes, setting.degree, setting.rewire, seed=seed)
         publisher, *subscribers = rng.sample(list(graph), round(setting.ratio * setting.nodes) + 1)
         nearer = nx.predecessor(graph, publisher)
@@ -127,7 +127,7 @@ def networkx() -> PeerModel | str:
 
 
 def _plain_mesh(setting: Setting, seed: int) -> tuple[Random, list[list[int]], int, list[int], dict[int, int]]:
-    rng = Random(seed)  # noqa: S311 - a model's chance
+    rng = Random(seed)
     known: list[list[int]] = [[] for _ in range(setting.nodes)]
     for u, v in watts_strogatz(setting.nodes, setting.degree, setting.rewire, rng):
         known[u].append(v)

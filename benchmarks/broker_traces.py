@@ -1,4 +1,6 @@
-"""`veilcast lab bench traces`: P4's trace, made and replayed on Spark, and how the time grows with its length.
+"""How long does P4's trace take to make and replay on Spark, and how does the time grow with its length?
+
+    python benchmarks/broker_traces.py [--rows N] [--json]
 
 The executors write relations and interactions as Parquet, part by part. Interactions are read again and replayed for
 three placements of users on 400 brokers. Then the same for 10^5, 10^6 and 10^7 interactions of the same users, replayed
@@ -8,6 +10,8 @@ and that the matrices are those of one process without Spark.
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import tempfile
 import time
@@ -18,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from measurement.peak_memory import PeakMemory
 from veilcast.errors import LocalError
 from veilcast.lab import tables
-from veilcast.lab.bench.peak_memory import PeakMemory
 from veilcast.lab.models.broker_shares import hop_histogram, mean_cost
 from veilcast.lab.models.broker_tree import grow_tree
 from veilcast.lab.models.synthetic_trace import P4, TraceLaw
@@ -39,6 +43,18 @@ class TraceTiming(msgspec.Struct, frozen=True):
     seconds: float
     rows_s: float
     peak_mb: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--rows", type=int, default=ROWS, metavar="N", help="interactions of the longest trace (%(default)d)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    arguments = parser.parse_args()
+    found = run(arguments.rows, (lambda _: None) if arguments.json else print)
+    if arguments.json:
+        print(json.dumps(found))
 
 
 def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
@@ -150,3 +166,8 @@ BROKERS: Final = 400
 ALPHAS: Final = (0.5, 1.0, 2.0)
 LONGEST: Final = 10**7
 _LOOKED_AT: Final = 1_000
+ROWS: Final = 10**7
+
+
+if __name__ == "__main__":
+    main()

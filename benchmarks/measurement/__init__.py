@@ -1,0 +1,1 @@
+"""Time and memory of a piece of work on a shared machine."""

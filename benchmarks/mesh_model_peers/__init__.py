@@ -1,0 +1,1 @@
+"""Models and sweeps of the mesh beside straightforward implementations."""

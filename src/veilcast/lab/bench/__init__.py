@@ -1,1 +1,0 @@
-"""Benchmarks of the lab: models and sweeps beside straightforward implementations, on one machine."""
