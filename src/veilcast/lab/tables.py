@@ -300,4 +300,8 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "interactions": Interaction,
     "replayed": Replayed,
 }
+OBSERVATIONS: Final = tuple(
+    name for name, row in TABLES.items() if issubclass(row, observe.ObservationRow) and row is not RunRow
+)
+"""The tables that a run can give: what an adversary saw, what it guesses, and what is true."""
 TABLE_OF: Final[dict[type[msgspec.Struct], str]] = {row: name for name, row in TABLES.items()}

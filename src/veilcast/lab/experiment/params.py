@@ -15,6 +15,7 @@ from typing import ClassVar, TypeAlias
 import msgspec
 
 from veilcast.errors import ConfigError
+from veilcast.lab.experiment.recorder import TableRecorder
 
 
 class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"):
@@ -77,3 +78,5 @@ class Measure(msgspec.Struct, frozen=True, gc=False):
 
 RunFunction: TypeAlias = Callable[[RunParams, int, Path | None], list[Measure]]
 """Makes a run from its parameters, its seed, and the data folder."""
+RecordedRunFunction: TypeAlias = Callable[[RunParams, int, Path | None, TableRecorder], list[Measure]]
+"""The same; it also hands observation tables to the recorder."""

@@ -10,22 +10,46 @@ A function is named by its module, and imported when it is called: a sweep pays 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import Measure, RunFunction, RunParams
+from veilcast.lab import tables
+from veilcast.lab.experiment.params import Measure, RecordedRunFunction, RunFunction, RunParams
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
 
 
-def run_by(engine: str, params: RunParams, seed: int, data: Path | None) -> list[Measure]:
+def run_by(
+    engine: str, params: RunParams, seed: int, data: Path | None, recorder: TableRecorder = NO_RECORDER
+) -> list[Measure]:
     """Make one run. Raises `ConfigError` if runs of this kind cannot be made by this engine."""
     runs = RUNS[params.kind()]
     if engine not in runs:
         raise ConfigError(f"runs of kind {params.kind()} are made by {' and '.join(runs)}, not by {engine}")
-    return find_run(runs[engine])(params, seed, data)
+    run = find_run(runs[engine])
+    if list_kept_tables(params.kind(), engine):
+        return cast(RecordedRunFunction, run)(params, seed, data, recorder)
+    return run(params, seed, data)
+
+
+def list_kept_tables(kind: str, engine: str) -> tuple[str, ...]:
+    """The observation tables that runs of this kind can give by this engine."""
+    return KEPT_TABLES.get(kind, {}).get(engine, ())
+
+
+def check_kept_tables(asked: Collection[str], kinds: Iterable[str], engine: str) -> None:
+    """Raise `ConfigError` if a table is asked for that runs of one of these kinds do not give."""
+    for name in asked:
+        if name not in tables.OBSERVATIONS:
+            raise ConfigError(f"--keep {name}: there is no such table; there are {', '.join(tables.OBSERVATIONS)}")
+        for kind in kinds:
+            given = list_kept_tables(kind, engine)
+            if name not in given:
+                told = f"they can keep {', '.join(given)}" if given else "they can keep no table"
+                raise ConfigError(f"--keep {name}: runs of kind {kind} by {engine} do not give it; {told}")
 
 
 def find_run(name: str) -> RunFunction:
@@ -67,6 +91,10 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
     "brokers.delays": {"live": "brokers.machines:measure_delays"},
 }
 """Kind of run -> engine -> function."""
+KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "mesh.flows": {"kernel": ("truth", "topology", "cells")},
+}
+"""Kind of run -> engine -> the tables that its function hands to a recorder, its fourth argument."""
 ENGINES: Final[Mapping[str, RunFunction]] = {
     engine: partial(run_by, engine) for engine in ("kernel", "machines", "live")
 }

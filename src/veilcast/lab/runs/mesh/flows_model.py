@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.mesh_params import MeshFlows
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
 from veilcast.lab.measure.accuracy import RunTruth
 from veilcast.lab.models import heartbeat_mesh
 from veilcast.lab.models.cover import add_covers
@@ -23,11 +24,13 @@ from veilcast.lab.models.mesh import MeshTree, build_mesh
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.shell_game import GameOutcome, play_events, play_swaps
 from veilcast.lab.runs.mesh.flow_observer import FlowObservation, PublicationFlow, measure_flows
+from veilcast.lab.runs.mesh.flow_tables import record_flows, record_overlay
 from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
 
 
-def run(params: MeshFlows, seed: int, data: Path | None = None) -> list[Measure]:
+def run(params: MeshFlows, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER) -> list[Measure]:
     graph, publisher, subscribers = draw_overlay(params, seed, data)
+    record_overlay(recorder, graph, publisher, subscribers)
     if params.pace == "beats":
         mesh: MeshTree | heartbeat_mesh.TimedMesh = heartbeat_mesh.lay_mesh(graph, publisher, subscribers, seed)
     else:
@@ -38,6 +41,8 @@ def run(params: MeshFlows, seed: int, data: Path | None = None) -> list[Measure]
         observations = _publications(params, graph, mesh, seed)
     else:
         observations = _games(params, _add_covers(params, graph, mesh, seed), subscribers, seed)
+    if recorder.wants("cells"):
+        observations = record_flows(recorder, observations)
     return measure_flows(RunTruth(publisher, subscribes), observations, persistent=params.publications > 1)
 
 
