@@ -80,6 +80,8 @@ class ShareReception:
         self._seen_headers: dict[int, dict[bytes, HolderHeader]] = {}
         """Headers of dealings to any replica, as far as they were shown."""
         self._root: PublisherHeader | None = None
+        self._received_proof: tuple[PublisherHeader, list[HolderHeader]] | None = None
+        """Start proof of another replica, cut to a majority of the holders."""
         self._brief_roll: tuple[AttendanceRoll, bytes] | None = None
         self._own_roll: tuple[AttendanceRoll, bytes] | None = None
         """This replica's full roll and its payload; `_brief_roll` is the one before it."""
@@ -152,8 +154,8 @@ class ShareReception:
         return sorted(self._headers)
 
     def start_proof(self) -> tuple[PublisherHeader, list[HolderHeader]] | None:
-        """The headers that a majority of the holders signed when they dealt, so at least one honest holder; None while
-        there are fewer.
+        """The headers that a majority of the holders signed when they dealt, so at least one honest holder. While fewer
+        have dealt to this replica: the proof that another replica has sent, or None.
 
         The proof shows that the transfer has begun, and reveals no secret. All its headers are under one publisher
         header; a Byzantine publisher may have signed several.
@@ -163,17 +165,19 @@ class ShareReception:
             for root, header in list(dealings.values())[:1]:
                 by_publisher_header.setdefault(root.points, (root, []))[1].append(header)
         found = (proof for proof in by_publisher_header.values() if len(proof[1]) >= self._old.threshold)
-        return next(found, None)
+        return next(found, self._received_proof)
 
-    def check_start_proof(self, root: PublisherHeader, headers: Sequence[HolderHeader]) -> None:
-        """Raise unless it is a valid start proof."""
+    def accept_start_proof(self, root: PublisherHeader, headers: Sequence[HolderHeader]) -> None:
+        """Check and keep the start proof of another replica, to pass it on. Raises for an invalid one."""
         self._check_root(root)
-        if len(dict.fromkeys(header.holder for header in headers)) < self._old.threshold:
+        by_holder = {header.holder: header for header in headers}
+        if len(by_holder) < self._old.threshold:
             raise ForgedError("too few holders to show that a hop has begun")
         for header in headers:
             if header.old_scheme != self._old or header.new_scheme != self._own_id.scheme:
                 raise ForgedError("a dealing of another hop")
             self._check_header(header, root)
+        self._received_proof = root, list(by_holder.values())[: self._old.threshold]
 
     @property
     def is_unanimous(self) -> bool:

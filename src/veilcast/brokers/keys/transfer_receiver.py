@@ -150,7 +150,7 @@ class TransferReceiver:
                     self._reception.accept_settlement(statement, max(1, self._settlement_round or 0))
             return sent
         if message.publisher_header is not None:
-            self._reception.check_start_proof(message.publisher_header, message.holder_headers)
+            self._reception.accept_start_proof(message.publisher_header, message.holder_headers)
             self._begun_us = now if self._begun_us is None else self._begun_us
         if any(statement.author == source.index for statement in message.statements):
             self._announced_by.add(source.index)
