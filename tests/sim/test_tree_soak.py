@@ -116,8 +116,8 @@ def is_never_told_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(subscriber, "_started_us", lambda listing, node: 0)
 
 
-def never_finds_who_loses_things(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TreeRepair, "_avoid", lambda self, node, now: None)
+def never_excludes_a_dropper(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TreeRepair, "_avoid", lambda self, node, now, weight=0.0: None)
 
 
 def settles_before_anybody_has_heard(patch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ PLANTED: list[tuple[Plant, tuple[Any, ...], dict[str, Any], str]] = [
         {"first_us": 80 * SECOND},
         "Complete",
     ),
-    (never_finds_who_loses_things, (), {"hoarders": 1, "first_us": 80 * SECOND, "tree": TWICE}, "Complete"),
+    (never_excludes_a_dropper, (), {"hoarders": 1, "first_us": 80 * SECOND, "tree": TWICE}, "Complete"),
     (
         settles_before_anybody_has_heard,
         (Crash(at_us=30 * SECOND + 10_000, for_us=2 * SECOND, node=Address("n0")),),

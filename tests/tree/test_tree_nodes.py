@@ -383,6 +383,21 @@ def test_nothing_depends_on_a_doubted_node_until_a_message_arrives_through_it() 
     network.until(lambda: node not in subscriber._doubted, 30)
 
 
+def test_absent_nodes_do_not_bring_back_a_node_that_drops_messages() -> None:
+    network = standing(12, N0)
+    subscriber = profile_of(network, N0)._subscriber
+    tree = subscriber.current_trees(network.now)[0].tree
+    dropper, *absent = dict.fromkeys(tree.node(stop) for stop in tree.stops)
+    until_us = network.now + 600 * SECOND
+    subscriber.avoid(dropper, until_us, network.now, 30.0)
+    for node in absent[: 2 * subscriber._few_nodes]:
+        subscriber.avoid(node, until_us, network.now)
+        assert subscriber.avoids(node)
+        assert subscriber.avoids(dropper)
+        assert len(subscriber._avoided) <= subscriber._few_nodes
+    assert not subscriber.avoids(absent[0])
+
+
 def test_a_stop_in_question_is_probed_as_soon_as_there_is_capacity() -> None:
     network = standing(8, N0, config=msgspec.structs.replace(QUICK_CONFIG, probes_max=2))
     prober, epoch_tree = (

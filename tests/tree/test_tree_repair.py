@@ -36,7 +36,7 @@ class RepairedTree:
     def avoids(self, node: bytes) -> bool:
         return node in self.excluded
 
-    def avoid(self, node: bytes, until_us: int, now: int) -> None:
+    def avoid(self, node: bytes, until_us: int, now: int, weight: float = 0.0) -> None:
         self.excluded.append(node)
         self.tree.bypass(node)
 

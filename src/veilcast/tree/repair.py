@@ -21,7 +21,7 @@ from veilcast.tree.guards import Guards
 from veilcast.tree.live_tree import Stop
 from veilcast.tree.prober import ProbeOutcome, TreeProber
 from veilcast.tree.subscriber import EpochTree, TreeSubscriber
-from veilcast.tree.suspects import DropSuspects
+from veilcast.tree.suspects import DropSuspects, SuspectedNode
 
 
 class TreeRepair:
@@ -84,7 +84,7 @@ class TreeRepair:
         if self._verdict_us is not None and self._verdict_us <= now:
             self._verdict_us = None
             for suspect in self._suspects.find_suspects():
-                self._blame(suspect.node, now)
+                self._blame(suspect, now)
 
     def _count_failure(
         self, prober: TreeProber, epoch_tree: EpochTree, stop: Stop, node: bytes, most: int, now: int
@@ -96,7 +96,7 @@ class TreeRepair:
         else:
             prober.probe_soon(epoch_tree, stop, now + max(self._config.connect_us, prober.round_us // RETRY_SHARE))
 
-    def _blame(self, node: bytes, now: int) -> None:
+    def _blame(self, suspect: SuspectedNode, now: int) -> None:
         """A guard through which messages have arrived gets a second chance, from the beginning: perhaps no node could
         reach the subscriber.
 
@@ -104,6 +104,7 @@ class TreeRepair:
         dropped them. The observations are kept; later losses, or their absence, show which of the two it was. Meanwhile
         nothing depends on the node.
         """
+        node = suspect.node
         parents = self._suspects.parents_after_loss(node)
         if node not in self._guards and len(parents) == 1:
             if parents == {self._moved_from.get(node)}:
@@ -115,13 +116,13 @@ class TreeRepair:
             self._accused.renew(node, now)
             self._suspects.forget(node)
         else:
-            self._avoid(node, now)
+            self._avoid(node, now, suspect.weight)
 
-    def _avoid(self, node: bytes, now: int) -> None:
+    def _avoid(self, node: bytes, now: int, weight: float = 0.0) -> None:
         self._moved_from.pop(node, None)
         self._proven_guards.pop(node, None)
         self._suspects.forget(node)
-        self._subscriber.avoid(node, now + self._config.avoid_us, now)
+        self._subscriber.avoid(node, now + self._config.avoid_us, now, weight)
 
 
 RETRY_SHARE: Final = 8

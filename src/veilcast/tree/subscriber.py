@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.core.bounded import remember
@@ -73,6 +73,12 @@ class EpochTree:
         return [stop for stop in self.tree.stops if stop not in self.reached and self.told_later.get(stop, 0) <= now]
 
 
+class _Avoidance(NamedTuple):
+    until_us: int
+    weight: float
+    """Evidence that the node drops messages; 0 for an absent node."""
+
+
 class TreeSubscriber:
     """Bounded: `subscriptions_max` subscriptions with the trees of three epochs each; as many trees without a
     subscription."""
@@ -98,7 +104,7 @@ class TreeSubscriber:
         )
         self._guards, self._installer, self._rng, self._entropy = guards, installer, rng, entropy
         self._listing = Listing(())
-        self._avoided: dict[bytes, int] = {}
+        self._avoided: dict[bytes, _Avoidance] = {}
         self._doubted: dict[bytes, None] = {}
         """Nodes through which no message has arrived since one was lost there: nothing new depends on them."""
         self.subscriptions = Subscriptions(config.subscriptions_max)
@@ -148,13 +154,18 @@ class TreeSubscriber:
         self._rehang(now)
         self._complete(now)
 
-    def avoid(self, node: bytes, until_us: int, now: int) -> None:
-        """Let no tree depend on this node until then."""
+    def avoid(self, node: bytes, until_us: int, now: int, weight: float = 0.0) -> None:
+        """Let no tree depend on this node until then. `weight` is the evidence that it drops messages; 0 for an absent
+        node."""
         if node in self._avoided:
             return
-        self._avoided[node] = until_us
-        while len(self._avoided) > self._few_nodes:
-            self._give_chance(next(iter(self._avoided)))
+        earlier = list(self._avoided)
+        self._avoided[node] = _Avoidance(until_us, weight)
+        while len(self._avoided) > self._few_nodes and earlier:
+            # An absent node is found again at once, a node that drops messages after many probes.
+            least = min(earlier, key=lambda each: self._avoided[each].weight)
+            earlier.remove(least)
+            self._give_chance(least)
         for epoch_tree in self._standing_trees(now):
             self._update(epoch_tree, epoch_tree.tree.bypass(node), now)
             self._count_out(epoch_tree, node, now)
@@ -210,7 +221,7 @@ class TreeSubscriber:
         return self._timers.next_us()
 
     def handle(self, now: int) -> None:
-        for node in [node for node, until_us in self._avoided.items() if until_us <= now]:
+        for node in [node for node, avoidance in self._avoided.items() if avoidance.until_us <= now]:
             self._give_chance(node)
         for due in self._timers.pop_due(now):
             if isinstance(due, EpochTree):
@@ -357,7 +368,7 @@ _Due: TypeAlias = EpochTree | tuple[SharedInterest, int]
 """An expired tree, or one to be installed."""
 AVOIDED_SHARE: Final = 3
 """At most one in this many nodes is avoided, and one doubted. A subscriber that finds fault with more has been away
-itself, and gives the nodes it suspected first another chance.
+itself, and gives the nodes with the least evidence against them another chance.
 """
 CHAIN_VERSION_US: Final = 1_000_000
 """Versions of a chain are counted from its installation time, in units of this many microseconds."""
