@@ -194,7 +194,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         result = sweep.SweepResult(manifest, 0, found, tables.from_rows(VerdictRow, [row]))
         monkeypatch.setattr(sweep, "run_sweep", lambda *_, **__: result)
         monkeypatch.setattr(sweep, "check_sweep", lambda *_, **__: None)
-        monkeypatch.setattr("veilcast.lab.spark.session", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr("veilcast.lab.spark.session", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr("veilcast.lab.spark.Progress", lambda *_, **__: contextlib.nullcontext(SilentBar()))
 
     return plant

@@ -125,6 +125,11 @@ def test_the_workers_run_the_code_that_was_sent_kernels_included(spark: SparkSes
     assert {row["links"] for row in rows} == {200}
 
 
+def test_shuffles_use_every_core_of_the_cluster(spark: SparkSession) -> None:
+    assert spark.sparkContext.defaultParallelism == 2
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "6"
+
+
 def test_any_master_gives_the_same_tables(
     spark: SparkSession, alone: list[dict[str, bytes]], two_cells: Experiment, tmp_path: Path
 ) -> None:

@@ -61,7 +61,8 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.data import require_files
         from veilcast.lab.experiment import dry_run, plan, sweep
         from veilcast.lab.runs.table import ENGINES
-        from veilcast.lab.spark import Progress, session
+        from veilcast.lab.spark import Progress, SparkOptions, session
+    options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     if arguments.seeds is not None:
         check_range("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
     quick = arguments.quick
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     say(f"starting Spark for {', '.join(name for name, _, _ in chosen)}")
     results = []
-    with session(arguments.master) as spark, Progress(spark, say=say) as progress:
+    with session(arguments.master, options, say) as spark, Progress(spark, say=say) as progress:
         for name, definition, engine in chosen:
             result = sweep.run_sweep(
                 spark,

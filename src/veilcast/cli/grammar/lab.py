@@ -31,7 +31,7 @@ def add_lab(commands: Any) -> None:
     )
     run.add_argument("--seeds", type=int, metavar="N", help="number of seeds (what each experiment asks for)")
     run.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help=f"the directory for results ({_OUT})")
-    _add_master(run)
+    add_spark_options(run)
     run.add_argument("--data", type=Path, metavar="DIR", help="the directory of real data ($VEILCAST_DATA)")
     run.add_argument("--trace", type=Path, metavar="FILE", help="for brokers: your own interactions, as CSV or Parquet")
     run.add_argument(
@@ -63,6 +63,20 @@ def _add_master(verb: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="the Spark master: local[N], spark://HOST:PORT, yarn or k8s://... (local[*])",
     )
+
+
+def add_spark_options(verb: argparse.ArgumentParser) -> None:
+    """The options of every command that works on Spark."""
+    _add_master(verb)
+    verb.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark, before spark-defaults.conf; may be given several times",
+    )
+    verb.add_argument("--ui", action="store_true", help="serve Spark's web page, and print its address")
+    verb.add_argument("--event-log", default="", metavar="DIR", help="write Spark's event log there")
 
 
 def add_audit(commands: Any) -> None:

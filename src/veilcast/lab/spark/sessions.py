@@ -1,7 +1,7 @@
 """The one place that makes a SparkSession.
 
-On this machine the session binds to loopback alone, shows no web page, and takes a bounded part of the memory. The
-output of Java and Spark goes to a file; its last lines tell why a start failed. Remote executors are sent our code;
+On this machine the session binds to loopback alone and takes a bounded part of the memory; `settings` has the rules.
+The output of Java and Spark goes to a file; its last lines tell why a start failed. Remote executors are sent our code;
 local ones find it in place. Each task has one core, so its libraries get one thread.
 """
 
@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,24 +29,39 @@ from veilcast.lab.spark import code_archive, java
 from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.lab.spark.master import LOCAL, Master
 from veilcast.lab.spark.resources import Resources
+from veilcast.lab.spark.settings import SparkOptions, choose_settings, partition_settings
+
+_NO_OPTIONS: Final = SparkOptions()
 
 
 @contextlib.contextmanager
-def session(url: str = LOCAL) -> Iterator[SparkSession]:
-    """A session for the time of a `with`. One at a time; a process may have several, one after the other."""
+def session(
+    url: str = LOCAL, options: SparkOptions = _NO_OPTIONS, say: Callable[[str], object] = lambda _: None
+) -> Iterator[SparkSession]:
+    """A session for the time of a `with`. One at a time; a process may have several, one after the other.
+
+    `say` gets the address of Spark's page, and a line for each of the user's settings that is overruled.
+    """
     master = Master.parse(url)
     address = master.local_address()
-    resources = Resources.of_machine()
     with _scratch("veilcast-spark-") as scratch:
-        settings = SparkConf(loadDefaults=False).setAll(list(_settings(master, address, resources, scratch).items()))
+        settings = choose_settings(master, address, Resources.of_machine(), scratch, options)
+        for line in settings.overruled:
+            say(line)
         # Spark replaces this handler with its own and does not restore it.
         handler = signal.getsignal(signal.SIGINT)
-        context = _start(master, settings)
+        context = _start(master, SparkConf(loadDefaults=False).setAll(list(settings.given.items())), address)
         try:
             if not master.is_local:
                 _ship(context, Path(scratch))
+            spark = SparkSession(context)
+            chosen = dict(context.getConf().getAll())
+            for name, value in partition_settings(context.defaultParallelism, settings.users, chosen).items():
+                spark.conf.set(name, value)
+            if context.uiWebUrl:
+                say(f"Spark's page: {context.uiWebUrl}")
             with _interruptible(context, handler):
-                yield SparkSession(context)
+                yield spark
         finally:
             # The context may be gone already.
             with contextlib.suppress(Exception):
@@ -84,35 +99,9 @@ def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _settings(master: Master, address: str | None, resources: Resources, scratch: str) -> dict[str, str]:
-    settings = {
-        "spark.master": master.url,
-        "spark.app.name": "veilcast lab",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": f"{resources.driver_mb}m",
-        "spark.driver.maxResultSize": f"{resources.driver_mb // 2}m",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # As many as there are concurrent tasks: our shuffles are small, and Spark coalesces smaller ones.
-        "spark.sql.shuffle.partitions": str(max(2, resources.cores)),
-        **{f"spark.executorEnv.{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")},
-    }
-    if address is not None:
-        settings |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
-    if master.is_local:
-        settings |= {
-            "spark.local.dir": scratch,
-            # Every user of this machine reaches loopback; a fresh secret keeps other users out.
-            "spark.authenticate": "true",
-            "spark.executorEnv.PYTHONPATH": str(code_archive.package_root().parent),
-        }
-    return settings
-
-
-def _start(master: Master, settings: SparkConf) -> SparkContext:
+def _start(master: Master, settings: SparkConf, address: str | None) -> SparkContext:
     """The context. Its Java machine serves all sessions of this process and ends with it."""
-    with _environment(master):
+    with _environment(master, address):
         if SparkContext._gateway is None:
             _start_java(settings)
         given_up = threading.Event()
@@ -185,14 +174,17 @@ def _kill_java() -> None:
 
 
 @contextlib.contextmanager
-def _environment(master: Master) -> Iterator[None]:
+def _environment(master: Master, address: str | None) -> Iterator[None]:
     """The environment that Spark reads while it starts."""
     before = dict(os.environ)
     os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
     os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
     os.environ.pop("SPARK_REMOTE", None)
+    if address is not None:
+        # Spark's page listens there alone.
+        os.environ["SPARK_LOCAL_IP"] = address
     if master.is_local:
-        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        # Its `spark-defaults.conf` is among the settings; a script in it could undo what keeps others out.
         os.environ.pop("SPARK_CONF_DIR", None)
         os.environ["PYSPARK_PYTHON"] = sys.executable
     else:
@@ -216,15 +208,22 @@ def _ship(context: SparkContext, scratch: Path) -> None:
 
 
 def _wait_for_executors(context: SparkContext) -> None:
+    """Until there is an executor, and no other has come for a second: their cores decide on partitions."""
     # The count includes the driver.
-    pause = threading.Event()
+    pause, before, quiet = threading.Event(), 1, 0
     for _ in range(int(_EXECUTORS_S / _POLL_S)):
-        if len(context.statusTracker().getExecutorInfos()) > 1:
+        count = len(context.statusTracker().getExecutorInfos())
+        quiet = quiet + 1 if count == before else 0
+        before = count
+        if count > 1 and quiet >= _QUIET_POLLS:
             return
         pause.wait(_POLL_S)
+    if before > 1:
+        return
     raise UnreachableError(f"no executor came within {_EXECUTORS_S:g} s: the workers have no memory or no core free")
 
 
 _REGISTER_S: Final = 30.0
 _EXECUTORS_S: Final = 60.0
 _POLL_S: Final = 0.1
+_QUIET_POLLS: Final = 10
