@@ -1,9 +1,19 @@
-"""How long do the attackers take over tables of a million rows and more, on Spark and in pandas?
+"""How long do the lab's attackers take over tables of a million rows and more: on Spark, DuckDB, Polars and pandas?
 
-    python benchmarks/attack_engines.py [--rows N] [--json]
+    python benchmarks/attack_engines.py [--rows N ...] [--rounds N] [--engines NAME ...] [--attacks NAME ...]
+                                        [--memory-mb MB] [--seconds S] [--json]
 
-The same tables go through Spark on one core and on two, and through plain pandas as far as they fit into memory. The
-results must be the same. Seconds are wall-clock time, and memory is that of all processes together.
+Every engine reduces the same Parquet files, and then the same attackers score every node (`engines/lab_pipeline.py`):
+`notifications` is the leaf rule and the intersection, `cadence` compares rhythms, `first-spy` reads the table of
+insiders. All engines must give the same guesses, or there is no result.
+
+1. Each run is a process of its own: it gets ready, makes a first pass, and makes a warm one.
+2. Engines take turns in every round, and each round begins with another engine. A figure is a median, with the least
+   and the most. The load of the machine stands beside it.
+3. Wall-clock seconds contain the load of others; processor seconds of all processes of an engine contain little of it.
+4. Memory is the proportional set size of all processes together, at most. With `--memory-mb`, a run that exceeds it is
+   ended. DuckDB and Spark are told the limit; Polars and pandas have no such setting.
+5. The last lines say where Spark is slower than each peer, and where it is not.
 """
 
 from __future__ import annotations
@@ -14,167 +24,148 @@ import os
 import shutil
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from math import isclose
-from multiprocessing import get_context
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from statistics import median
+from typing import Any, Final
 
 import msgspec
 
-from engines import pandas_attacks, relay_tables, tiled_tables
-from engines.pandas_attacks import Scores
-from engines.relay_tables import RelayTables
-from engines.tiled_tables import HEARTBEAT_US, TiledTables
-from measurement.peak_memory import PeakMemory
+from engines import tiled_tables
+from engines.engine_run import EngineFailure, EngineRequest, EngineTiming, run_engine
+from engines.lab_pipeline import ATTACKS
 from veilcast.errors import LocalError, StorageError
-from veilcast.lab import tables
-from veilcast.lab.attack.insider import spark_job
-from veilcast.lab.attack.observer import spark_job as outside
-from veilcast.lab.spark import session
-from veilcast.observe import CellRow, InsiderRow, ObservationRow, PresenceRow, TopologyRow
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
-_Seen = TypeVar("_Seen", TiledTables, RelayTables)
+class EngineResult(msgspec.Struct):
+    """All rounds of one engine on one attack."""
 
-
-class AttackTiming(msgspec.Struct, frozen=True):
     rows: int
-    by: str
-    """Spark and its master, or pandas."""
     attack: str
-    seconds: float
-    rows_s: float
-    peak_mb: int
+    engine: str
+    timings: list[EngineTiming] = []
+    loads: list[float] = []
+    """Load average of a minute at the end of each run."""
+    failure: str = ""
+
+    def seconds(self, name: str) -> list[float]:
+        """A field of `EngineTiming`, of every round."""
+        return [getattr(timing, name) for timing in self.timings]
+
+
+Runner = Callable[[EngineRequest, float], EngineTiming | EngineFailure]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=ROWS, metavar="N", help="rows of the largest table (%(default)d)")
+    parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS), metavar="N", help="rows of each table")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds (%(default)d)")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), metavar="NAME", help=_ALL)
+    parser.add_argument("--attacks", nargs="+", choices=list(ATTACKS), default=list(ATTACKS), metavar="NAME", help=_ALL)
+    parser.add_argument("--memory-mb", type=int, metavar="MB", help="memory limit of each engine (none)")
+    parser.add_argument(
+        "--seconds", type=float, default=900.0, metavar="S", help="time limit of each run (%(default)g)"
+    )
+    parser.add_argument("--passes", type=int, choices=(1, 2), default=2, help="2: also a warm pass (%(default)d)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     arguments = parser.parse_args()
-    found = run(arguments.rows, (lambda _: None) if arguments.json else print)
-    if arguments.json:
-        print(json.dumps(found))
-
-
-def run(rows: int, say: Callable[[str], object]) -> dict[str, Any]:
-    """Report each measurement by `say` as it is made, and return all of them. Wrong results raise `LocalError`."""
-    say(f"{'rows':>12}  {'by':17} {'attack':19} {'seconds':>9} {'rows/s':>12} {'peak MB':>9}")
-    found: list[AttackTiming] = []
-
-    def tell(one: AttackTiming) -> None:
-        found.append(one)
-        row = f"{one.rows:>12,}  {one.by:17} {one.attack:19} {one.seconds:>9.1f} {one.rows_s:>12,.0f} {one.peak_mb:>9,}"
-        say(row)
-
-    missing: list[str] = []
-    row_bytes = 0.0
-    for size in dict.fromkeys(max(_LEAST, rows // part) for part in (100, 10, 1)):
+    say: Callable[[str], object] = (lambda _: None) if arguments.json else print
+    found: list[EngineResult] = []
+    for rows in arguments.rows:
         with tempfile.TemporaryDirectory(prefix="veilcast-bench-") as folder:
-            _require_space(folder, size)
-            tiled, relayed = (
-                tiled_tables.write_tables(Path(folder) / "tables", size),
-                relay_tables.write_tables(Path(folder) / "relay", size),
+            require_space(folder, rows)
+            tiled = tiled_tables.write_tables(Path(folder) / "tables", rows)
+            for attack in arguments.attacks:
+                request = EngineRequest("", attack, tiled, _cores(), arguments.memory_mb, arguments.passes)
+                results = measure_engines(
+                    request, arguments.engines, arguments.rounds, arguments.seconds, progress=_tell_progress
+                )
+                found += results
+                for line in [*table_lines(results), *compare_lines(results), ""]:
+                    say(line)
+    if arguments.json:
+        print(json.dumps({"cores": _cores(), "memory_mb": arguments.memory_mb, "results": msgspec.to_builtins(found)}))
+
+
+def measure_engines(
+    request: EngineRequest,
+    engines: Sequence[str],
+    rounds: int,
+    limit_s: float,
+    run: Runner = run_engine,
+    progress: Callable[[str], object] = lambda _: None,
+) -> list[EngineResult]:
+    """Let the engines take turns. One that fails is not asked again. Different guesses raise `LocalError`."""
+    results = {name: EngineResult(request.tables.rows, request.attack, name) for name in engines}
+    for number in range(rounds):
+        first = number % len(engines)
+        for name in [*engines[first:], *engines[:first]]:
+            result = results[name]
+            if result.failure:
+                continue
+            found = run(msgspec.structs.replace(request, engine=name), limit_s)
+            if isinstance(found, EngineFailure):
+                result.failure = found.reason
+                progress(f"round {number + 1}, {request.attack}, {name}: {found.reason}")
+                continue
+            progress(
+                f"round {number + 1}, {request.attack}, {name}: first pass {found.first_s:.1f} s "
+                f"(processor {found.first_cpu_s:.1f} s), {found.peak_mb:,} MB, load {os.getloadavg()[0]:.1f}"
             )
-            expected: Scores | None = None
-            if (needed := row_bytes * size) < _PANDAS_BYTES:
-                done = _in_pandas(tiled)
-                row_bytes, expected = done.peak_bytes / size, done.scores
-                for attack, seconds in done.seconds.items():
-                    tell(_timing(tiled.rows, "pandas", attack, seconds, done.peak_bytes))
-            else:
-                missing.append(f"{size:,} rows: pandas would need {needed / 2**30:.0f} GB, and is not asked")
-            for cores in (1, 2):
-                for one in _on_spark(cores, tiled, relayed, expected):
-                    tell(one)
-    for reason in missing:
-        say(reason)
-    return {"cores": os.cpu_count(), "measured": msgspec.to_builtins(found), "missing": missing}
+            result.timings.append(found)
+            result.loads.append(round(os.getloadavg()[0], 1))
+            check_guesses(list(results.values()))
+    return list(results.values())
 
 
-def check_scores(scores: Scores, expected: Scores | None) -> None:
-    """Compare with the expected scores; without them, require the same scores in every run but the last, which can be
-    shorter."""
-    if not scores:
-        raise LocalError("nobody was guessed at")
-    if expected is None:
-        runs = sorted({run for run, *_ in scores})
-        by_run = {run: {key[1:]: score for key, score in scores.items() if key[0] == run} for run in runs}
-        expected = {(run, *key): score for run in runs[:-1] for key, score in by_run[runs[0]].items()}
-        scores = {key: score for key, score in scores.items() if key[0] in runs[:-1]}
-    if expected.keys() != scores.keys():
-        raise LocalError(f"{len(scores)} guesses came, and {len(expected)} should have")
-    for key, score in scores.items():
-        if not isclose(score, expected[key], rel_tol=1e-9, abs_tol=1e-9):
-            raise LocalError(f"{' '.join(key)} has a score of {score}, not {expected[key]}")
+def check_guesses(results: Sequence[EngineResult]) -> None:
+    """All rounds of all engines must give the same guesses, and at least one."""
+    given = {(timing.guesses, timing.digest): each.engine for each in results for timing in each.timings}
+    if len(given) > 1:
+        told = ", ".join(f"{engine}: {count} guesses {digest}" for (count, digest), engine in given.items())
+        raise LocalError(f"engines differ on {results[0].attack}: {told}")
+    if any(count == 0 for count, _ in given):
+        raise LocalError(f"no engine guessed anything by {results[0].attack}")
 
 
-def _on_spark(cores: int, tiled: TiledTables, relayed: RelayTables, expected: Scores | None) -> Iterator[AttackTiming]:
-    def timed(name: str, rows: int, attack: Callable[[SparkSession], DataFrame]) -> AttackTiming:
-        with PeakMemory() as peak:
-            start = time.perf_counter()
-            scores = _scores(attack(spark))
-            seconds = time.perf_counter() - start
-        tried = {attack for _, attack, *_ in scores}
-        check_scores(scores, {key: score for key, score in (expected or {}).items() if key[1] in tried} or None)
-        return _timing(rows, f"Spark, local[{cores}]", name, seconds, peak.bytes)
-
-    with session(f"local[{cores}]") as spark:
-        for name, attack in _ATTACKS.items():
-            yield timed(name, tiled.rows, partial(_over, attack, tiled))
-        yield timed("all of a relay's", relayed.rows, partial(_over, relay_tables.run_attackers, relayed))
-
-
-def _over(attack: Callable[[SparkSession, _Seen], DataFrame], seen: _Seen, spark: SparkSession) -> DataFrame:
-    return attack(spark, seen)
+def table_lines(results: Sequence[EngineResult]) -> Iterator[str]:
+    one = results[0]
+    loads = [load for each in results for load in each.loads]
+    load = f"load {min(loads):g} to {max(loads):g}" if loads else "no run"
+    yield f"{one.attack}, {one.rows:,} rows, {max(len(each.timings) for each in results)} rounds, {load}"
+    columns = f"{'ready s':>7} {'first pass s':>21} {'cpu s':>7} {'warm pass s':>21} {'cpu s':>7} {'peak MB':>8}"
+    yield f"{'':8} {columns} {'guesses':>8}  hash"
+    for each in results:
+        if each.failure:
+            yield f"{each.engine:8} no result: {each.failure}"
+            continue
+        first, warm = (_spread(each.seconds(name)) for name in ("first_s", "warm_s"))
+        ready, first_cpu, warm_cpu = (_middle(each.seconds(name)) for name in ("ready_s", "first_cpu_s", "warm_cpu_s"))
+        peak, last = max(timing.peak_mb for timing in each.timings), each.timings[-1]
+        columns = f"{ready:>7} {first:>21} {first_cpu:>7} {warm:>21} {warm_cpu:>7} {peak:>8,} {last.guesses:>8,}"
+        yield f"{each.engine:8} {columns}  {last.digest}"
 
 
-def _in_pandas(tiled: TiledTables) -> pandas_attacks.PandasResult:
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        return process.submit(pandas_attacks.run_in_pandas, tiled).result()
+def compare_lines(results: Sequence[EngineResult]) -> Iterator[str]:
+    """Spark beside each peer."""
+    spark = next((each for each in results if each.engine == "spark"), None)
+    if spark is None or not spark.timings:
+        return
+    for peer in results:
+        if peer is spark:
+            continue
+        if not peer.timings:
+            yield f"Spark gives a result, and {peer.engine} does not: {peer.failure}"
+            continue
+        for name, said in _COMPARED.items():
+            ours, theirs = spark.seconds(name), peer.seconds(name)
+            if None not in (*ours, *theirs):
+                ratio = median(ours) / median(theirs)
+                word = f"LOSS: {ratio:.1f} times that of" if ratio > 1 else f"{1 / ratio:.1f} times faster than"
+                yield f"Spark, {said}: {word} {peer.engine}"
 
 
-def _of_notes(spark: SparkSession, tiled: TiledTables) -> DataFrame:
-    cells = _read(spark, tiled.cells, CellRow)
-    return outside.guess_roles(cells, heartbeat_us=HEARTBEAT_US, attacks=["leaf", "intersection"])
-
-
-def _cadence(spark: SparkSession, tiled: TiledTables) -> DataFrame:
-    return outside.guess_roles(_read(spark, tiled.cells, CellRow), heartbeat_us=HEARTBEAT_US, attacks=["cadence"])
-
-
-def _first_spy(spark: SparkSession, tiled: TiledTables) -> DataFrame:
-    given = (_read(spark, tiled.insiders, InsiderRow), _read(spark, tiled.topology, TopologyRow))
-    return spark_job.guess_from_coalition(
-        *given, _read(spark, tiled.presence, PresenceRow), attacks=["first-spy"], epochs=[sys.maxsize]
-    )
-
-
-def _read(spark: SparkSession, place: str, row: type[ObservationRow]) -> DataFrame:
-    return spark.read.schema(tables.spark_schema(row)).parquet(f"file://{place}")
-
-
-def _scores(guesses: DataFrame) -> Scores:
-    """Scores by run, attack, role and node. If a guess is about a topic or a request, its name precedes the node's."""
-    columns = guesses.select("run", "attack", "role", "topic", "node", "score").toArrow().to_pydict()
-    return {
-        (run, attack, role, f"{topic} {node}" if topic else node): score
-        for run, attack, role, topic, node, score in zip(*columns.values(), strict=True)
-    }
-
-
-def _timing(rows: int, by: str, attack: str, seconds: float, peak: int) -> AttackTiming:
-    return AttackTiming(rows, by, attack, round(seconds, 2), round(rows / seconds), peak >> 20)
-
-
-def _require_space(folder: str, rows: int) -> None:
+def require_space(folder: str, rows: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < rows * _DISK_BYTES:
         raise StorageError(
@@ -183,18 +174,35 @@ def _require_space(folder: str, rows: int) -> None:
         )
 
 
-_ATTACKS: Final[dict[str, Callable[[SparkSession, TiledTables], DataFrame]]] = {
-    "leaf, intersection": _of_notes,
-    "cadence": _cadence,
-    "first-spy": _first_spy,
-}
-_LEAST: Final = 10_000
-_DISK_BYTES: Final = 150
-"""Disk space of a row, with Spark's temporary files for sorting."""
-_PANDAS_BYTES: Final = 12 << 30
-"""Memory limit of pandas; Spark has the same."""
-ROWS: Final = 10**8
+def _tell_progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
+
+def _middle(seconds: Sequence[Any]) -> str:
+    return "-" if None in seconds else f"{median(seconds):.1f}"
+
+
+def _spread(seconds: Sequence[Any]) -> str:
+    if None in seconds:
+        return "-"
+    return f"{median(seconds):.1f} ({min(seconds):.1f}-{max(seconds):.1f})"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+ENGINES: Final = ("duckdb", "polars", "pandas", "spark")
+ROWS: Final = (10**6, 10**7)
+_COMPARED: Final = {
+    "first_s": "first pass",
+    "first_cpu_s": "first pass, processor time",
+    "warm_s": "warm pass",
+    "warm_cpu_s": "warm pass, processor time",
+}
+_ALL: Final = "the ones to measure (all)"
+_DISK_BYTES: Final = 150
+"""Disk space of a row, with temporary files of an engine for sorting."""
 
 if __name__ == "__main__":
     main()

@@ -1,1 +1,1 @@
-"""The attackers of the lab over one set of tables, by several engines: Spark and its peers."""
+"""The lab's attackers over one set of tables, with the reductions made by Spark or by one of its peers."""

@@ -1,7 +1,7 @@
 """Tables of any size of what a relay's server, its proxy and the wires of its clients saw, tiled as in `tiled_tables`.
 
-A tile is one epoch of a relay of the paper's profile, in which users keep their pseudonyms and topics their tags. The
-attackers of `attack.server.spark_job` run over it on Spark. Every run has the same answer.
+A tile is one epoch of a relay of the paper's profile, in which users keep their pseudonyms and topics their tags. Every
+run has the same answer.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 from functools import cache
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import numpy as np
 
 from engines.tiled_tables import tile_table, write_tiles
 from veilcast.lab import tables
-from veilcast.lab.attack.server import spark_job
 from veilcast.lab.models.relay import (
     EPOCH_US,
-    WINDOW_US,
     RelayObservations,
     RelayService,
     RelayTruth,
@@ -29,9 +27,6 @@ from veilcast.lab.models.relay import (
 from veilcast.lab.models.server_log import DELIVERED, SENT, server_rows
 from veilcast.lab.models.topic_mix import zipf_popularity
 from veilcast.observe import CellRow, ObservationRow, PresenceRow, ServerRow
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class RelayTables(msgspec.Struct, frozen=True):
@@ -56,27 +51,19 @@ def write_tables(folder: Path, count: int) -> RelayTables:
     )
 
 
-def run_attackers(spark: SparkSession, ledgers: RelayTables) -> DataFrame:
-    """The guesses of all attackers."""
+def topic_popularity() -> dict[str, float]:
+    """The public share of users that subscribe, by topic."""
+    return {_TOPIC % number: float(share) for number, share in enumerate(zipf_popularity(_TOPICS, _MOST))}
 
-    def read(place: str, row: type[ObservationRow]) -> DataFrame:
-        return spark.read.schema(tables.spark_schema(row)).parquet(f"file://{place}")
 
-    server, cells = read(ledgers.server, ServerRow), read(ledgers.cells, CellRow)
-    words = server.select("run").distinct().crossJoin(spark.createDataFrame(_words(), "topic string, tag binary"))
-    popularity = {_TOPIC % number: float(share) for number, share in enumerate(zipf_popularity(_TOPICS, _MOST))}
-    named = spark_job.guess_from_log(
-        server, attacks=spark_job.LOG_ATTACKS, popularity=popularity, users=_USERS, lasting=True, words=words
-    )
-    seen = spark_job.guess_from_windows(cells, server, proxy=_PROXY, window_us=WINDOW_US, attacks=["disclosure"])
-    presence = read(ledgers.presence, PresenceRow)
-    followed = spark_job.guess_from_filters(server, presence, words=words, attacks=["filter-intersection"])
-    return named.unionByName(seen).unionByName(followed)
+def topic_words() -> list[tuple[str, bytes]]:
+    """Each topic and its tag, as an observer can compute it."""
+    return [(_TOPIC % topic, int(tag).to_bytes(8, "big")) for topic, tag in enumerate(_relay()[1].computed)]
 
 
 @cache
 def _relay() -> tuple[RelayObservations, RelayTruth]:
-    reads = np.random.default_rng(1).random((_USERS, _TOPICS)) < zipf_popularity(_TOPICS, _MOST)
+    reads = np.random.default_rng(1).random((USERS, _TOPICS)) < zipf_popularity(_TOPICS, _MOST)
     return run_relay(settle_users(reads, 2, 80.0, 0.2, 1), RelayService("paper", batch=4), 1)
 
 
@@ -86,7 +73,7 @@ def _epoch() -> dict[type[ObservationRow], list[ObservationRow]]:
     for kind in (SENT, DELIVERED):
         part = shown.proxy.select(kind)
         for t_us, who in zip(part.t_us.tolist(), part.who.tolist(), strict=True):
-            src, dst = (_USER % who, _PROXY) if kind == SENT else (_PROXY, _USER % who)
+            src, dst = (_USER % who, PROXY) if kind == SENT else (PROXY, _USER % who)
             wires.append(CellRow("", 0, t_us, src, dst, 500))
     there = np.flatnonzero(shown.present[0]).tolist()
     return {
@@ -99,13 +86,9 @@ def _epoch() -> dict[type[ObservationRow], list[ObservationRow]]:
     }
 
 
-def _words() -> list[tuple[str, bytes]]:
-    return [(_TOPIC % topic, int(tag).to_bytes(8, "big")) for topic, tag in enumerate(_relay()[1].computed)]
-
-
-_USERS: Final = 60
+USERS: Final = 60
 _TOPICS: Final = 8
 _MOST: Final = 0.5
 _USER: Final = "u%02d"
 _TOPIC: Final = "t%d"
-_PROXY: Final = "proxy"
+PROXY: Final = "proxy"

@@ -13,12 +13,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from measurement.process_tree import kill_tree, process_tree
+
 
 class PeakMemory:
-    """Measures for the duration of a `with`."""
+    """Measures for the duration of a `with`. Above the limit, if there is one, it kills the processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: int | None = None, limit: int | None = None) -> None:
         self.bytes = 0
+        self.exceeded = False
+        self._root = os.getpid() if root is None else root
+        self._limit = limit
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
@@ -34,24 +39,13 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while True:
-            self.bytes = max(self.bytes, sum(map(_held, process_tree(os.getpid()))))
+            self.bytes = max(self.bytes, sum(map(_held, process_tree(self._root))))
+            if self._limit is not None and self.bytes > self._limit:
+                self.exceeded = True
+                kill_tree(self._root)
+                return
             if self._over.wait(_EVERY_S):
                 return
-
-
-def process_tree(root: int) -> list[int]:
-    """A process and its descendants."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            with contextlib.suppress(OSError):  # The process has ended meanwhile.
-                # The name before the state can contain anything, and ends with the last bracket.
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    found = [root]
-    for one in found:
-        found += children.get(one, [])
-    return found
 
 
 def _held(process: int) -> int:

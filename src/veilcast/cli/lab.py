@@ -128,7 +128,7 @@ def report(arguments: argparse.Namespace, _: Context) -> Report:
 def bench(_: argparse.Namespace, __: Context) -> Report:
     raise ConfigError(
         "`lab bench` is no command any more; in a checkout, `./run bench mesh_models` (or attack_engines, "
-        "relay_spark_match, broker_traces) measures the same"
+        "relay_attackers, relay_spark_match, broker_traces) measures the same"
     )
 
 

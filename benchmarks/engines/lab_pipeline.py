@@ -1,0 +1,156 @@
+"""The lab's own attackers, for every engine of a benchmark: the only file here that depends on `veilcast.lab.attack`.
+
+An engine reduces observations to a few small tables by SQL or by frames. All else is the lab's: which size a
+notification has, and how attackers score nodes. So two engines differ in their reductions alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engines.relay_tables import PROXY, USERS, RelayTables, topic_popularity, topic_words
+from engines.tiled_tables import HEARTBEAT_US, TiledTables
+from veilcast.lab import tables
+from veilcast.lab.attack.grouped_tables import GroupedRun, distinct_values
+from veilcast.lab.attack.insider import coalition_tables
+from veilcast.lab.attack.insider import spark_job as insider_job
+from veilcast.lab.attack.insider.observations import CoalitionObservations, PublicKnowledge
+from veilcast.lab.attack.observations import CaptureObservations
+from veilcast.lab.attack.observer import spark_job as observer_job
+from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
+from veilcast.lab.attack.registry import CADENCE, WAVES, attackers_on
+from veilcast.lab.attack.server import spark_job as server_job
+from veilcast.lab.models.relay import WINDOW_US
+from veilcast.lab.tables import GuessRow
+from veilcast.observe import CellRow, InsiderRow, ObservationRow, PresenceRow, ServerRow, TopologyRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ATTACKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "notifications": ("leaf", "intersection"),
+    "cadence": ("cadence",),
+    "first-spy": ("first-spy",),
+}
+"""Names of attackers, by what they look at."""
+
+
+@contextlib.contextmanager
+def open_spark(cores: int, memory_mb: int | None) -> Iterator[SparkSession]:
+    """A session of the lab on this machine. With a limit, it divides that memory as it divides a machine's."""
+    from veilcast.lab.spark import session
+    from veilcast.lab.spark.resources import Resources
+
+    resources = Resources.of_machine() if memory_mb is None else Resources(cores, memory_mb)
+    with mock.patch.object(Resources, "of_machine", return_value=resources), session(f"local[{cores}]") as spark:
+        yield spark
+
+
+def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.Table:
+    """The product's own job."""
+    if attack == "first-spy":
+        given = (_read(spark, tiled.insiders, InsiderRow), _read(spark, tiled.topology, TopologyRow))
+        presence = _read(spark, tiled.presence, PresenceRow)
+        guesses = insider_job.guess_from_coalition(*given, presence, attacks=ATTACKS[attack], epochs=[sys.maxsize])
+    else:
+        cells = _read(spark, tiled.cells, CellRow)
+        guesses = observer_job.guess_roles(cells, heartbeat_us=HEARTBEAT_US, attacks=ATTACKS[attack])
+    return guesses.toArrow()
+
+
+def guess_on_relay(spark: SparkSession, ledgers: RelayTables) -> DataFrame:
+    """The guesses of all attackers on a relay."""
+    server, cells = _read(spark, ledgers.server, ServerRow), _read(spark, ledgers.cells, CellRow)
+    words = server.select("run").distinct().crossJoin(spark.createDataFrame(topic_words(), "topic string, tag binary"))
+    named = server_job.guess_from_log(
+        server, attacks=server_job.LOG_ATTACKS, popularity=topic_popularity(), users=USERS, lasting=True, words=words
+    )
+    seen = server_job.guess_from_windows(cells, server, proxy=PROXY, window_us=WINDOW_US, attacks=["disclosure"])
+    presence = _read(spark, ledgers.presence, PresenceRow)
+    followed = server_job.guess_from_filters(server, presence, words=words, attacks=["filter-intersection"])
+    return named.unionByName(seen).unionByName(followed)
+
+
+def find_notification_sizes(beats: pa.Table) -> pa.Table:
+    """Columns run, size. `beats` has the number of cells of a size on a link in each bin of a heartbeat: columns run,
+    src, dst, size, t_us, cells."""
+    found: dict[str, int] = {}
+    for rows in _by_run(beats):
+        names = distinct_values([rows["src"], rows["dst"]])
+        src, dst = (np.asarray(pc.index_in(rows[end], names).to_numpy(), np.int32) for end in ("src", "dst"))
+        t_us, size, cells = (rows[name].to_numpy() for name in ("t_us", "size", "cells"))
+        noted = notification_size(t_us, src, dst, size, HEARTBEAT_US, cells)
+        if noted is not None:
+            found[rows["run"][0].as_py()] = noted
+    return pa.table({"run": pa.array(found, pa.string()), "size": pa.array(found.values(), pa.int64())})
+
+
+def guess_from_reduced(attack: str, reduced: Mapping[str, pa.Table]) -> pa.Table:
+    """Rows of `guesses`, from the tables that a peer reduced: `REDUCED` lists their columns."""
+    parts = [_in_common_form(kind, table) for kind, table in reduced.items()]
+    whole = pa.concat_tables(parts)
+    return pa.concat_tables([_guess_run(attack, GroupedRun(rows)) for rows in _by_run(whole)])
+
+
+def _guess_run(attack: str, run: GroupedRun) -> pa.Table:
+    if attack == "first-spy":
+        insiders = attackers_on(CoalitionObservations, ATTACKS[attack])
+        return insider_job._guess_run(run, insiders, PublicKnowledge(), [sys.maxsize], None)
+    return observer_job._guess_run(run, attackers_on(CaptureObservations, ATTACKS[attack]), HEARTBEAT_US, 0.1)
+
+
+def _in_common_form(kind: str, table: pa.Table) -> pa.Table:
+    columns, absent = REDUCED[kind], pa.nulls(len(table))
+    made = {"run": table["run"], "kind": pa.repeat(pa.scalar(_KIND_NAMES[kind]), len(table))}
+    for name, form in _FORM.items():
+        taken = table[columns[name]] if name in columns else absent
+        made[name] = taken.cast(form)
+    return pa.table(made)
+
+
+def _by_run(table: pa.Table) -> Iterator[pa.Table]:
+    """The rows of each run. The table is sorted once: a scan of all rows for each run would be quadratic."""
+    ordered = table.sort_by("run").combine_chunks()
+    runs = ordered["run"].combine_chunks()
+    ends = pc.run_end_encode(runs).run_ends.to_pylist() if len(ordered) else []
+    for first, end in zip([0, *ends], ends, strict=False):
+        yield ordered.slice(first, end - first)
+
+
+def _read(spark: SparkSession, place: str, row: type[ObservationRow]) -> DataFrame:
+    return spark.read.schema(tables.spark_schema(row)).parquet(f"file://{place}")
+
+
+REDUCED: Final[Mapping[str, Mapping[str, str]]] = {
+    "links": {"u": "u", "v": "v"},
+    "presence": {"at": "epoch", "u": "node"},
+    "notifications": {"at": "t_us", "u": "src", "v": "dst", "number": "epoch"},
+    "gaps": {"at": "gap", "u": "src", "v": "dst", "number": "size", "share": "cells"},
+    "coalition": {"u": "node"},
+    "adverts": {"at": "epoch", "u": "peer", "value": "message", "word": "topic"},
+}
+"""Columns of the common table, and the column of a reduced table that goes there; every table has `run`, too."""
+BIN_US: Final = PHASE_BIN_US
+GUESS_COLUMNS: Final = tuple(tables.arrow_schema(GuessRow).names)
+_KIND_NAMES: Final = {
+    "links": observer_job._LINKS,
+    "presence": observer_job._PRESENCE,
+    "notifications": WAVES,
+    "gaps": CADENCE,
+    "coalition": coalition_tables._COALITION,
+    "adverts": coalition_tables.ADVERTS,
+}
+_FORM: Final[dict[str, Any]] = {
+    **dict.fromkeys(("at", "number"), pa.int64()),
+    "share": pa.float64(),
+    **dict.fromkeys(("u", "v", "w", "word"), pa.string()),
+    "value": pa.binary(),
+}
