@@ -106,6 +106,16 @@ def test_an_absence_is_answered_once_unless_the_broker_was_lost_before_delivery(
     assert not repeats.has_requests
 
 
+def test_requests_without_a_round_are_forgotten_with_the_session() -> None:
+    """The subscriber reports them again when both are back; an answer before that would pass it by."""
+    repeats = RepeatRounds(10, settle_us=100)
+    repeats.ask("a", [absence(1)])
+    repeats.lost(10)
+    assert not repeats.has_requests
+    repeats.ask("a", [absence(1)])
+    assert repeats.has_requests
+
+
 def test_answered_absences_are_bounded_and_the_oldest_is_forgotten() -> None:
     repeats = RepeatRounds(3, settle_us=0)
     for number in range(6):

@@ -30,8 +30,9 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 PLANS = [soak.SOAK.plan(seed).config for seed in range(100)]
 
 
-@pytest.mark.parametrize("seed", [2, 65])
+@pytest.mark.parametrize("seed", [2, 32, 65])
 def test_nothing_that_was_promised_is_lost_or_comes_twice(seed: int) -> None:
+    """In seed 32 the broker dies while a publisher has requests that it has not answered."""
     outcome = soak.SOAK.run(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0

@@ -30,8 +30,10 @@ PLANS = [soak.SOAK.plan(seed).config for seed in range(100)]
 SECOND = 1_000_000
 
 
-def test_a_tree_delivers_again_a_minute_after_the_last_fault() -> None:
-    outcome = soak.SOAK.run(1)
+@pytest.mark.parametrize("seed", [1, 156])
+def test_a_tree_delivers_again_a_minute_after_the_last_fault(seed: int) -> None:
+    """In seed 156 a fifth of all frames is lost for a hundred seconds, and a node drops what it should forward."""
+    outcome = soak.SOAK.run(seed)
     assert outcome.violations == ()
     assert outcome.deliveries > 0
     assert outcome.duration_us == soak.TIMES.duration_us

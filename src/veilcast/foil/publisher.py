@@ -167,6 +167,7 @@ class FoilPublisher:
 
     def session_lost(self, period: SessionPeriod, now: int) -> None:
         self._repeats[period.number].lost(period.session.confirmed_us)
+        self._round_timers.cancel(period.number)
 
     def period_ended(self, number: int, now: int) -> None:
         """A session period has ended: unacknowledged events go through another."""

@@ -22,7 +22,8 @@ subscriber that was disconnected ten times in ten minutes reports all ten, and g
 Requests accumulate, and one round answers them all, so that many subscribers that come back together are one round. A
 round is complete when the broker has acknowledged all of it and has had `settle_us` to deliver it. If the session loses
 its broker before, the messages may have died with it: the absences of that round count as unanswered, and subscribers
-will report them again.
+will report them again. Requests that have no round yet are forgotten with the session. A round that began without a
+session would leave when the publisher is back, which may be before the subscriber is.
 
 An absence does not identify its member, and one member can invent any number. So there is no quota for a member but one
 for each event (`RepeatPace`): it is repeated after pauses that double, up to sixteen times the first. And no round
@@ -174,6 +175,8 @@ class RepeatRounds:
                 each.acknowledged_us = now
 
     def lost(self, good_us: int) -> None:
+        """The session has lost its broker, which is known to have been alive at `good_us`."""
+        self._requested = {}
         for each in self._rounds:
             if not self._is_settled(each, good_us):
                 for name in each.names:
