@@ -12,7 +12,6 @@ from support.byzantine_scripts import ANY, change_table, drop, follow_protocol, 
 from support.forged_dealings import FixedRandom, brief_roll_message, forged_share, level, root_of, unpicked_keys
 from support.key_transfer_chain import (
     ADVERT,
-    KEY,
     PUBLISHER,
     ByzantineReplica,
     CoalitionKnowledge,
@@ -30,7 +29,7 @@ from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.verifiable_sharing import VerifiableShare
 from veilcast.wire.base import Message
-from veilcast.wire.brokers import AgreementWord, FirstShare, FloodKind, LastShare, NextShare, ShareReceived
+from veilcast.wire.brokers import AgreementWord, FloodKind, LastShare, NextShare, ShareReceived
 
 
 def at(hop: int, index: int) -> ReplicaId:
@@ -415,41 +414,6 @@ def test_early_statements_are_handled_as_soon_as_the_transfer_begins() -> None:
     assert len(forwarder._early_messages) == 0
     world.run(60 * U)
     assert world.proven_faulty() == []
-
-
-def test_a_start_proof_that_one_replica_alone_receives_starts_the_other_within_two_units() -> None:
-    """The honest holders deal 2.9 units apart, as an earlier hop allows, and each message stays within the bound. The
-    Byzantine holder deals to replica 3 nothing. The Byzantine receiver proves the start to replica 2 alone, as soon as
-    it can. Otherwise replica 3 would start 3.6 units later, and its roll would come when the first round is over."""
-    world = TransferChain(2, byzantine={(1, 1): drop(NextShare, only=(3,)), (2, 1): drop(*ANY)})
-    world.rng = FixedRandom()  # type: ignore[assignment]
-
-    def slow(source: Peer, to: Peer, message: Message) -> int:
-        if isinstance(message, FirstShare):
-            return U * 29 // 10 if to == at(1, 3) else 0
-        late_share = isinstance(message, NextShare) and (source, to) == (at(1, 3), at(2, 3))
-        late_roll = isinstance(message, AgreementWord) and source == at(2, 3)
-        return U * 7 // 10 if late_share or late_roll else 0
-
-    world.extra_delay = slow
-    origin = world.deal()
-    world.run(U // 2)
-    dishonest = world.replicas[at(2, 1)]
-    assert isinstance(dishonest, ByzantineReplica)
-    proof = AgreementMessage(scheme(1), scheme(2), (), root_of(world, origin), tuple(headers_of(dishonest, KEY)), True)
-    assert len(proof.holder_headers) == scheme(1).threshold
-    word = AgreementWord(KEY, 0, scheme(1).node, FloodKind.ATTENDANCE, proof.encode())
-    world.send(at(2, 1), Outgoing(at(2, 2), word))
-    begun_us: dict[int, int] = {}
-    while len(begun_us) < 2:
-        world.run(U // 20)
-        for index in (2, 3):
-            for receiver in world.replicas[at(2, index)].hardened_forwarder._receivers.values():
-                if receiver.has_begun:
-                    begun_us.setdefault(index, world.now)
-    assert abs(begun_us[2] - begun_us[3]) <= 2 * U
-    world.run(100 * U)
-    assert key_arrived(world, origin)
 
 
 def test_of_a_start_proof_no_more_is_kept_than_the_next_replica_needs() -> None:
