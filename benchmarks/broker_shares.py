@@ -19,8 +19,13 @@ from itertools import combinations, cycle, islice
 from typing import Any
 
 from veilcast.brokers.content.coding import ContentAssembly, Strategy, encode_content
-from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier, split_again, split_key
-from veilcast.brokers.keys.redistribution import KeyCollector, accept_publisher_share, deal_key, redistribute_share
+from veilcast.brokers.keys.paper_split import SplitKeyCollector, SplitShare, TrailVerifier, split_again, split_key
+from veilcast.brokers.keys.redistribution import (
+    RedistributedKeyCollector,
+    accept_publisher_share,
+    deal_key,
+    redistribute_share,
+)
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme, majority
 from veilcast.brokers.keys.share_reception import ShareReception
 from veilcast.crypto import shamir
@@ -127,7 +132,7 @@ def by_paper(nodes: Nodes) -> tuple[int, int]:
             checks[parcel.holder].check(parcel)
         parcels = [piece for p in parcels for piece in split_again(p, scheme, nodes.keys[p.holder], os.urandom)]
         messages, size = messages + len(parcels), size + total(parcels)
-    gathering = KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, nodes.roster))
+    gathering = SplitKeyCollector(ORIGIN, TrailVerifier(PUBLISHER.public, nodes.roster))
     for parcel in parcels:
         checks[parcel.holder].check(parcel)
         gathering.add(parcel, parcel.holder)
@@ -162,7 +167,7 @@ def by_redistribution(nodes: Nodes) -> tuple[int, int]:
                     messages, size = messages + 1, size + len(word.payload) + len(word.signature) + 4
             check(receiving.relay() == [])
         holdings = [receiving.combine() for receiving in receivings]
-    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
+    collecting = RedistributedKeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
         delivery = holding.make_delivery()
         collecting.add(delivery, holding.holder_id)

@@ -22,7 +22,7 @@ def test_a_publication_is_forwarded_over_three_nodes_and_settled(profile: Profil
     network = BrokerNetwork(profile)
     publisher, reader = network.client("P", "B1", 0, "publisher"), network.client("R", "B3", 1)
     network.run(1)
-    assert all(broker.complete for broker in network.brokers())
+    assert all(broker.has_routing_state for broker in network.brokers())
     number = reader.subscribe(All(Label(TOPIC), Range("level", 0, 3)), network.now)
     network.touch("R")
     network.run(5)
@@ -36,5 +36,5 @@ def test_a_publication_is_forwarded_over_three_nodes_and_settled(profile: Profil
     for broker in network.brokers():
         assert broker.sizes()["contents"] == 0
         assert not broker.suspects()
-        assert broker.observed == broker.sizes()["contents done"] >= 1
+        assert broker.observed_count == broker.sizes()["contents done"] >= 1
         assert set(broker.refused) <= {"StaleError"}, "the last to say that it is done says so to those who are"

@@ -12,7 +12,7 @@ from support.broker_keyrings import OPERATOR, TOPIC, keys_of
 from support.broker_network import BrokerNetwork
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.keys import share_counts
-from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier
+from veilcast.brokers.keys.paper_split import SplitKeyCollector, SplitShare, TrailVerifier
 from veilcast.brokers.keys.scheme import KeyAttempt, majority
 from veilcast.machine import Address, Frame, Publication
 from veilcast.topics import Label
@@ -84,7 +84,7 @@ def test_two_overlays_are_two_disjoint_paths() -> None:
     for network, parcels in ((one, first), (other, second)):
         roster = network.broker("B1.2")._deployment.replica_keys
         origin = KeyAttempt(parcels[0].key_attempt.key)
-        gathering = KeyGatherer(origin, TrailVerifier(publisher.leaf.subject, roster))
+        gathering = SplitKeyCollector(origin, TrailVerifier(publisher.leaf.subject, roster))
         for parcel in parcels:
             gathering.add(parcel, parcel.holder)
         assert gathering.key is not None

@@ -67,10 +67,10 @@ def test_a_killed_broker_restarts_empty_and_serves_again(profile: Profile) -> No
     restarts.network.kill("B2.1")
     restarts.publish(3, 2)
     restarts.network.restart("B2.1")
-    assert not restarts.network.broker("B2.1").complete
+    assert not restarts.network.broker("B2.1").has_routing_state
     restarts.network.run(5)
     revived = restarts.network.broker("B2.1")
-    assert revived.complete
+    assert revived.has_routing_state
     assert revived.sizes()["claims"] == restarts.network.broker("B2.2").sizes()["claims"]
     restarts.publish(3, 2)
     restarts.network.run(15)  # So long it keeps silent on keys.
@@ -126,11 +126,11 @@ def test_replicas_join_and_leave_during_traffic(profile: Profile) -> None:
     restarts.publish(10, 20)
     for broker in network.brokers():
         assert broker.signed.verify(OPERATOR.public) == grown
-    assert network.broker("B2.4").complete
+    assert network.broker("B2.4").has_routing_state
     network.redeploy(_with_replicas(grown, "B2", (3, 4, 5)), "B3.2")
     restarts.publish(10, 90)
-    assert network.broker("B2.1").left
-    assert network.broker("B2.2").left
+    assert network.broker("B2.1").has_left
+    assert network.broker("B2.2").has_left
     restarts.publish(3, 5)
     restarts.check(60)
 

@@ -12,7 +12,7 @@ from support.broker_keyrings import TOPIC, keys_of
 from support.router_network import PROFILES, RouterNetwork, advertisement, publication, routing, subscription
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.overlay import node_hop, node_id
+from veilcast.brokers.overlay import hop_of_node, node_id
 from veilcast.brokers.routing.votes import CANDIDATES_MAX
 from veilcast.machine import Address
 from veilcast.topics import All, Equal, Label, Range
@@ -49,7 +49,7 @@ def test_wide_claims_at_single_replicas_silence_nobody(
     says = routing(offered, author, publication(("level", 2)))
     for at, toward in (("B1", "B2"), ("B2", "B3")):
         for router in nodes.at(at):
-            assert router.route(says) == [node_hop(node_id(toward))], at
+            assert router.route(says) == [hop_of_node(node_id(toward))], at
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -76,7 +76,7 @@ def test_an_early_invalid_proof_keeps_no_subscriber_out(profile: Profile, order:
         router.claim_of_node(told, node_id("B3"), key("B3", index), nodes.now)
     for index in (1, 2, 3):
         router.claim_of_node(offered, node_id("B1"), key("B1", index), nodes.now)
-    assert router.route(routing(offered, author, publication(("level", 3)))) == [node_hop(node_id("B3"))]
+    assert router.route(routing(offered, author, publication(("level", 3)))) == [hop_of_node(node_id("B3"))]
 
 
 def test_a_new_replica_stores_all_subscribers_before_it_knows_their_publisher() -> None:

@@ -190,6 +190,28 @@ def test_copies_arrive_at_once_whichever_minority_drops(sizes: tuple[int, ...]) 
         assert deliver_content(Strategy.COPIES, sizes, byzantine)[0] == 1
 
 
+def fewest_senders(size: int, next_size: int) -> int:
+    """The number of replicas that send a copy to the replica of the next node with the fewest, at the first attempt."""
+    chosen = [
+        to
+        for sender in range(1, size + 1)
+        for to in choose_carriers(Strategy.COPIES, ID, 1, scheme(2, next_size), 0, sender)
+    ]
+    return min(chosen.count(to) for to in range(1, next_size + 1))
+
+
+@pytest.mark.parametrize("size", [3, 5, 7, 9])
+def test_between_nodes_of_one_size_each_replica_has_an_honest_sender(size: int) -> None:
+    assert fewest_senders(size, size) == max_faulty(size) + 1
+    assert fewest_senders(size, 3) > max_faulty(size)
+
+
+def test_in_a_larger_next_node_some_replicas_wait_for_the_second_attempt() -> None:
+    """See docs/limitations.md. A node forwards the manifest of a second attempt to all."""
+    assert fewest_senders(3, 5) == max_faulty(3)
+    assert fewest_senders(3, 7) == 0
+
+
 @pytest.mark.parametrize("strategy", [Strategy.ONE, Strategy.CODED])
 @pytest.mark.parametrize("sizes", [(3,), (3, 3, 3), (5, 3)], ids=str)
 def test_missing_blocks_arrive_when_requested_again(strategy: Strategy, sizes: tuple[int, ...]) -> None:

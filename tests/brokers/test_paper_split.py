@@ -17,7 +17,7 @@ from veilcast.brokers.keys.paper_split import (
     BAD_SPLIT,
     HOPS_MAX,
     TWO_STATEMENTS,
-    KeyGatherer,
+    SplitKeyCollector,
     SplitShare,
     TrailVerifier,
     split_again,
@@ -63,13 +63,13 @@ class SplitNetwork:
             self.replica_keys.add(each, [signing(ReplicaId(each, index)).public for index in range(1, each.size + 1)])
         self.trails = TrailVerifier(PUBLISHER.public, self.replica_keys)
         self.entropy: Entropy = random.Random(seed).randbytes
-        self.gathering = KeyGatherer(ORIGIN, self.trails)
+        self.gathering = SplitKeyCollector(ORIGIN, self.trails)
         self.refused: list[str] = []
 
     def parcels(self) -> list[SplitShare]:
         return split_key(KEY, ORIGIN, self.schemes[0], PUBLISHER, self.entropy)
 
-    def run(self, behaviours: dict[ReplicaId, Behaviour]) -> KeyGatherer:
+    def run(self, behaviours: dict[ReplicaId, Behaviour]) -> SplitKeyCollector:
         parcels = self.parcels()
         for to in [*self.schemes[1:], None]:
             parcels = [piece for parcel in parcels for piece in behaviours.get(parcel.holder, honest)(self, parcel, to)]
@@ -261,7 +261,7 @@ def test_an_unknown_scheme_blames_nobody() -> None:
     parcel = over_two_hops(network)
     network.replica_keys.drop(network.schemes[0].node)
     with pytest.raises(StaleError):
-        KeyGatherer(ORIGIN, TrailVerifier(PUBLISHER.public, network.replica_keys)).add(parcel, parcel.holder)
+        SplitKeyCollector(ORIGIN, TrailVerifier(PUBLISHER.public, network.replica_keys)).add(parcel, parcel.holder)
 
 
 def test_each_branch_and_each_repeat_has_its_own_polynomial() -> None:
@@ -282,7 +282,7 @@ def test_shares_of_two_attempts_do_not_mix() -> None:
 def test_disjoint_paths_are_split_separately_and_any_of_them_is_enough() -> None:
     network = SplitNetwork((3, 3))
     by_one, by_other = (split_key(KEY, ORIGIN, to, PUBLISHER, network.entropy) for to in network.schemes)
-    gathering = KeyGatherer(ORIGIN, network.trails)
+    gathering = SplitKeyCollector(ORIGIN, network.trails)
     assert gathering.add(by_one[0], by_one[0].holder) is None
     assert gathering.add(by_other[2], by_other[2].holder) is None
     assert gathering.add(by_other[1], by_other[1].holder) == KEY
@@ -307,7 +307,7 @@ def test_the_sender_of_a_foreign_share_is_blamed() -> None:
 
 def test_the_gatherer_is_bounded() -> None:
     network = SplitNetwork((3,))
-    gathering = KeyGatherer(ORIGIN, network.trails, most=1)
+    gathering = SplitKeyCollector(ORIGIN, network.trails, most=1)
     parcels = network.parcels()
     gathering.add(parcels[0], parcels[0].holder)
     with pytest.raises(ExcessError):

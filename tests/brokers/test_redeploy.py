@@ -8,8 +8,8 @@ import pytest
 
 from support.deployment_network import MS, OPERATOR, PACE, DeploymentNetwork, entry, key, overlay, signed
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
-from veilcast.brokers.operations.detach import Detachment, DetachRule, RemainingWork
-from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
+from veilcast.brokers.operations.deployment import Deployment, RedeployTimes
+from veilcast.brokers.operations.detachment import Detachment, DetachRule, RemainingWork
 from veilcast.brokers.operations.state_transfer import PATIENCE_FACTOR, RoutingStateTransfer
 from veilcast.brokers.overlay import node_id, sign_overlay
 from veilcast.brokers.quota import AwaitedClaims

@@ -52,7 +52,7 @@ def redeploy(profile: Profile, node: str, faulty: str, count: int) -> None:
     faulty_set = {signing(node, int(faulty)).public} if faulty else set()
     for broker in network.brokers():
         if broker.key not in faulty_set:
-            assert broker.left == (broker.address in (f"{node}.2", f"{node}.4"))
+            assert broker.has_left == (broker.address in (f"{node}.2", f"{node}.4"))
             assert broker.signed.verify(OPERATOR.public).version == base.version + 2
         assert not broker.suspects(), "silence proves nothing"
 
@@ -78,8 +78,8 @@ def test_a_leaving_replica_is_gone_long_before_the_deadline(profile: Profile) ->
         publisher.publish(Publication((("topic", TOPIC),), b"%d" % number), network.now)
         network.touch("P")
         network.run(1)
-    assert network.broker("B2.4").left
-    assert network.broker("B2.5").left
+    assert network.broker("B2.4").has_left
+    assert network.broker("B2.5").has_left
     assert len(network.heard) == 20
 
 
@@ -107,7 +107,7 @@ def test_a_replica_cannot_exclude_others() -> None:
     for broker in network.brokers():
         assert broker.signed == network.overlay
         assert set(broker._deployment.linked_replicas()) == before[broker.address]
-        assert broker.complete
+        assert broker.has_routing_state
         if broker is not evil:
             assert broker.refused["ForgedError"] == broker.refused["StaleError"] == 1
 
@@ -131,10 +131,10 @@ def test_an_order_for_another_overlay_of_the_operator_has_no_effect() -> None:
         sign_overlay(msgspec.structs.replace(replaced, version=9, origin=b"o" * 16), OPERATOR).encode()
     )
     with pytest.raises(StaleError):
-        network.broker("B2.1").order(other.order, network.now)
+        network.broker("B2.1").accept_order(other.order, network.now)
     network.run(20)
-    assert not any(broker.left for broker in network.brokers())
-    network.broker("B2.1").order(sign_overlay(replaced, OPERATOR).encode(), network.now)
+    assert not any(broker.has_left for broker in network.brokers())
+    network.broker("B2.1").accept_order(sign_overlay(replaced, OPERATOR).encode(), network.now)
 
 
 def test_no_replica_leaves_for_successors_that_never_join() -> None:
@@ -146,7 +146,7 @@ def test_no_replica_leaves_for_successors_that_never_join() -> None:
     network.run(3)
     network.redeploy(with_replicas(network.overlay.verify(OPERATOR.public), "B2", [1, 4, 5]), "B1.1", [])
     network.run(60)
-    assert not any(broker.left for broker in network.brokers())
+    assert not any(broker.has_left for broker in network.brokers())
     publisher.publish(Publication((("topic", TOPIC),), b"x"), network.now)
     network.touch("P")
     network.run(10)
@@ -161,6 +161,6 @@ def test_an_order_for_its_node_clears_no_proven_replica() -> None:
     assert faulty is not None
     neighbour._evidence.record(faulty, FaultReason.TWO_DEALINGS)
     newer = with_replicas(overlay, "B2", [2, 3, 1])
-    neighbour.order(sign_overlay(newer, OPERATOR).encode(), network.now)
+    neighbour.accept_order(sign_overlay(newer, OPERATOR).encode(), network.now)
     network.run(5)
     assert neighbour.suspects() == [ReplicaId(newer.node("B2").scheme, 3)]

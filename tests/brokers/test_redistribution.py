@@ -33,7 +33,7 @@ from veilcast.brokers.keys.redistribution import (
     DeliveredShare,
     HeldShare,
     IssuedDealing,
-    KeyCollector,
+    RedistributedKeyCollector,
     accept_publisher_share,
     deal_key,
     redistribute_share,
@@ -266,7 +266,7 @@ def over(sizes: Sequence[int]) -> tuple[list[HeldShare], int]:
 
 def test_ten_hops_of_three_take_168_messages_at_most() -> None:
     holdings, sent = over([3] * 10)
-    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
+    collecting = RedistributedKeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
         collecting.add(holding.make_delivery(), holding.holder_id)
         sent += 1
@@ -430,7 +430,7 @@ def test_noise_is_not_a_dealt_share(data: bytes) -> None:
 
 def test_a_subscriber_proves_bad_shares_and_other_sharings() -> None:
     holdings = first_holdings(5)
-    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
+    collecting = RedistributedKeyCollector(ORIGIN, PUBLISHER.public)
     bad = msgspec.structs.replace(holdings[0].make_delivery(), share=VerifiableShare(1, Scalar.of(1), Scalar.of(2)))
     with pytest.raises(ForgedError):
         collecting.add(bad, holdings[0].holder_id)
@@ -443,7 +443,7 @@ def test_a_subscriber_proves_bad_shares_and_other_sharings() -> None:
 
 def test_a_replica_sends_one_share_and_a_stale_one_blames_nobody() -> None:
     holdings = first_holdings(5)
-    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
+    collecting = RedistributedKeyCollector(ORIGIN, PUBLISHER.public)
     for _ in range(2):
         collecting.add(holdings[0].make_delivery(), holdings[0].holder_id)
     collecting.add(forge_delivery(holdings[1]), holdings[1].holder_id)
@@ -452,7 +452,7 @@ def test_a_replica_sends_one_share_and_a_stale_one_blames_nobody() -> None:
     assert len(collecting._delivered) == 2
     assert collecting.faulty == []
     with pytest.raises(StaleError):
-        KeyCollector(KeyAttempt(ORIGIN.key, 1), PUBLISHER.public).add(
+        RedistributedKeyCollector(KeyAttempt(ORIGIN.key, 1), PUBLISHER.public).add(
             holdings[0].make_delivery(), holdings[0].holder_id
         )
 
@@ -476,7 +476,7 @@ def test_disjoint_paths_are_dealt_separately_and_any_of_them_is_enough() -> None
     """Two dealings of one secret have different commitments to it; shares of both do not combine, those of one do."""
     by_other = deal_key(SECRET, ORIGIN, scheme(2, 3), PUBLISHER, random.Random(8).randbytes)
     others = [accept_publisher_share(part, place(2, 3, at), PUBLISHER.public) for at, part in enumerate(by_other, 1)]
-    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
+    collecting = RedistributedKeyCollector(ORIGIN, PUBLISHER.public)
     for holding in [first_holdings(3)[0], others[0]]:
         assert collecting.add(holding.make_delivery(), holding.holder_id) is None
     assert collecting.add(others[2].make_delivery(), others[2].holder_id) == SECRET
@@ -484,7 +484,7 @@ def test_disjoint_paths_are_dealt_separately_and_any_of_them_is_enough() -> None
 
 
 def test_a_minority_of_the_last_node_reveals_nothing() -> None:
-    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
+    collecting = RedistributedKeyCollector(ORIGIN, PUBLISHER.public)
     for holding in first_holdings(5)[:2]:
         assert collecting.add(holding.make_delivery(), holding.holder_id) is None
 

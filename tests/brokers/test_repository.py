@@ -15,8 +15,8 @@ from support.broker_keyrings import EPOCH, EPOCH_US, OPERATOR, START, TOPIC, key
 from support.broker_network import BrokerNetwork
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
-from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier
-from veilcast.brokers.keys.redistribution import DeliveredShare, KeyCollector
+from veilcast.brokers.keys.paper_split import SplitKeyCollector, SplitShare, TrailVerifier
+from veilcast.brokers.keys.redistribution import DeliveredShare, RedistributedKeyCollector
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId
 from veilcast.brokers.operations.key_repository import Repository
 from veilcast.brokers.operations.share_store import ShareStore, make_pull, make_pushes
@@ -111,11 +111,11 @@ class ShareStores:
         publisher = self.topic.certificate.leaf.subject
         origin = KeyAttempt(b"k" * 16, attempt)
         if self.profile == "hardened":
-            collecting = KeyCollector(origin, publisher)
+            collecting = RedistributedKeyCollector(origin, publisher)
             for index, push in brought.items():
                 collecting.add(DeliveredShare.decode(push.share), ReplicaId(SCHEME, index))
             return collecting.secret
-        gathering = KeyGatherer(origin, TrailVerifier(publisher, self.replica_keys))
+        gathering = SplitKeyCollector(origin, TrailVerifier(publisher, self.replica_keys))
         for index, push in brought.items():
             gathering.add(SplitShare.decode(push.share), ReplicaId(SCHEME, index))
         return gathering.key
@@ -363,7 +363,7 @@ def test_a_killed_replica_restarts_empty_and_a_replaced_one_is_not_asked() -> No
     newer = msgspec.structs.replace(newer, version=newer.version + 1)
     network.overlay = sign_overlay(newer, OPERATOR)
     network._add("shelf.4", lambda: network._shelf(4))
-    network.broker("B2.1").order(network.overlay.encode(), network.now)
+    network.broker("B2.1").accept_order(network.overlay.encode(), network.now)
     network.touch("B2.1")
     network.run(5)
     network.publish([b"eight", b"nine", b"ten", b"eleven", b"twelve"])

@@ -24,7 +24,7 @@ from support.router_network import (
 )
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.overlay import node_hop, node_id
+from veilcast.brokers.overlay import hop_of_node, node_id
 from veilcast.brokers.routing import claims
 from veilcast.brokers.routing import router as routing_module
 from veilcast.brokers.routing.claim_semantics import PlainInterest, predicate_codec
@@ -46,12 +46,12 @@ def test_fig_1_with_claims_of_real_members_over_three_replicas_a_node() -> None:
     nodes.client("B1", "P1", m1)
     nodes.settle()
     hops = {name: {router.source_of(m1.id) for router in nodes.at(name)} for name in ("B1", "B2", "B3")}
-    assert hops == {"B1": {"P1"}, "B2": {node_hop(node_id("B1"))}, "B3": {node_hop(node_id("B1"))}}
+    assert hops == {"B1": {"P1"}, "B2": {hop_of_node(node_id("B1"))}, "B3": {hop_of_node(node_id("B1"))}}
     m2 = subscription(reader, "B3", 2, parse_predicates("[class,=,bar],[price,>,50]"))
     nodes.client("B3", "S1", m2)
     nodes.settle()
     readers = {name: {tuple(router.subscriber_hops(m1.id)) for router in nodes.at(name)} for name in ("B1", "B2", "B3")}
-    assert readers == {"B1": {(node_hop(node_id("B3")),)}, "B2": {()}, "B3": {("S1",)}}
+    assert readers == {"B1": {(hop_of_node(node_id("B3")),)}, "B2": {()}, "B3": {("S1",)}}
 
     def says(*pairs: tuple[str, str | int]) -> Routing:
         return Routing(m1.id, msgspec.msgpack.encode((("topic", TOPIC), *pairs)), bytes(16), 0, bytes(8))
@@ -112,7 +112,7 @@ def test_a_minority_of_a_neighbour_can_neither_insert_nor_withdraw_a_claim(profi
     nodes.later(10 * broker_keyrings.SECOND)
     for router in nodes.at("B1"):
         assert not router.has_seen(planted.id)
-        assert router.subscriber_hops(ad.id) == [node_hop(node_id("B2"))], "and it stands as it did"
+        assert router.subscriber_hops(ad.id) == [hop_of_node(node_id("B2"))], "and it stands as it did"
     nodes.inject(("B2", 1), "B1", planted)
     nodes.settle()
     assert all(router.has_seen(planted.id) for router in nodes.at("B1")), "one of two is honest"
@@ -137,7 +137,7 @@ def test_a_report_without_its_proof_ends_nothing(profile: Profile, at: int) -> N
                 assert index == at
         assert claim in router.claims_for(node_id("B1" if node == "B3" else "B3")), "as its client made it"
     says = routing(offered, publisher, publication(("level", 3)))
-    assert router.route(says) == [node_hop(node_id("B3"))]
+    assert router.route(says) == [hop_of_node(node_id("B3"))]
     assert router.sizes()["waiting"] == router.sizes()["votes"] == 0
 
 

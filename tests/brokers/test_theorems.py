@@ -19,7 +19,7 @@ import pytest
 
 from support import paper_variants
 from support.share_algebra import INVERSE, TIMES, Rows, is_determined
-from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier, split_again, split_key
+from veilcast.brokers.keys.paper_split import SplitKeyCollector, SplitShare, TrailVerifier, split_again, split_key
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaKeys, Scheme, majority
 from veilcast.crypto import shamir
 from veilcast.crypto.secret import Secret
@@ -115,8 +115,8 @@ class SplitRun:
         """The forms that reach the subscriber if Byzantine brokers drop all they can."""
         return [parcel for parcel in self.parcels if not byzantine & frozenset(enumerate(parcel.path, 1))]
 
-    def gathered(self, byzantine: Liars) -> KeyGatherer:
-        gathering = KeyGatherer(ORIGIN, self.trails)
+    def gathered(self, byzantine: Liars) -> SplitKeyCollector:
+        gathering = SplitKeyCollector(ORIGIN, self.trails)
         for parcel in self.arrives(byzantine):
             gathering.add(parcel, parcel.holder)
         return gathering
@@ -177,7 +177,7 @@ def test_theorem_3_an_unauthorised_subscriber_of_any_minority_reads_nothing(size
     for byzantine in minorities(sizes):
         handed = run(sizes).view(byzantine)
         assert not handed or not knows(handed)
-        stolen = KeyGatherer(ORIGIN, run(sizes).trails)
+        stolen = SplitKeyCollector(ORIGIN, run(sizes).trails)
         for parcel in run(sizes).parcels:
             if (len(sizes), parcel.index) in byzantine:
                 stolen.add(parcel, parcel.holder)

@@ -17,7 +17,7 @@ import pytest
 from support.share_algebra import is_determined_modulo
 from veilcast.brokers.keys.redistribution import (
     HeldShare,
-    KeyCollector,
+    RedistributedKeyCollector,
     accept_publisher_share,
     deal_key,
     redistribute_share,
@@ -197,7 +197,7 @@ def search(sizes: Sequence[int]) -> int:
 
 
 def is_delivered(trace: Trace, holdings: Sequence[HeldShare]) -> None:
-    collecting = KeyCollector(ORIGIN, PUBLISHER.public)
+    collecting = RedistributedKeyCollector(ORIGIN, PUBLISHER.public)
     for holding in holdings:
         collecting.add(holding.make_delivery(), holding.holder_id)
     assert collecting.secret == trace.secret

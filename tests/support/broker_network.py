@@ -118,7 +118,7 @@ class BrokerNetwork:
     def redeploy(self, overlay: BrokerOverlay, first: str, fresh: Sequence[str] = ()) -> None:
         """The operator gives an order to one broker; the new brokers start with it."""
         self.overlay = sign_overlay(overlay, OPERATOR)
-        self.broker(first).order(self.overlay.encode(), self.now)
+        self.broker(first).accept_order(self.overlay.encode(), self.now)
         self.touch(first)
         for name in fresh:
             self._add_broker(name, lambda: self.overlay)

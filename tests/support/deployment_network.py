@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from random import Random
 
-from veilcast.brokers.operations.detach import DetachRule, RemainingWork
-from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
+from veilcast.brokers.operations.deployment import Deployment, RedeployTimes
+from veilcast.brokers.operations.detachment import DetachRule, RemainingWork
 from veilcast.brokers.overlay import BrokerOverlay, NodeEntry, Replica, SignedOverlay, node_id, sign_overlay
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey

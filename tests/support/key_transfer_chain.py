@@ -30,17 +30,17 @@ from veilcast.brokers.content.coding import (
 from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence
 from veilcast.brokers.keys.bulk import make_key_id
-from veilcast.brokers.keys.forwarder_base import KeyForwarder
+from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder
-from veilcast.brokers.keys.paper_split import KeyGatherer, SplitShare, TrailVerifier, split_key
+from veilcast.brokers.keys.paper_split import SplitKeyCollector, SplitShare, TrailVerifier, split_key
 from veilcast.brokers.keys.redistribution import (
     DealtShare,
     DeliveredShare,
     HolderHeader,
-    KeyCollector,
     PublisherHeader,
     PublisherShare,
+    RedistributedKeyCollector,
     deal_key,
 )
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
@@ -140,9 +140,8 @@ class ChainReplica:
         entropy = random.Random(f"{world.seed} {place} {now}").randbytes
         self.signing, self.entropy = key, entropy
         forwarder = HardenedKeyForwarder if world.config.profile == "hardened" else PaperKeyForwarder
-        self.key_forwarder: KeyForwarder = forwarder(
-            world.config, routes, world.replica_keys, key, entropy, self.evidence, now
-        )
+        inputs = ForwarderInputs(world.config, routes, world.replica_keys, key, entropy, self.evidence)
+        self.key_forwarder: KeyForwarder = forwarder(inputs, now)
         self.content_forwarder = ContentForwarder(world.config, routes, self.evidence)
         if first_life:
             self.key_forwarder.end_quiet_period()
@@ -224,12 +223,12 @@ class ChainSubscriber:
         if self.world.config.profile == "paper":
             parcel = SplitShare.decode(message.share)
             trails = TrailVerifier(PUBLISHER.public, self.world.replica_keys)
-            gathering = self.keys.setdefault(parcel.key_attempt, KeyGatherer(parcel.key_attempt, trails))
+            gathering = self.keys.setdefault(parcel.key_attempt, SplitKeyCollector(parcel.key_attempt, trails))
             origin, found = parcel.key_attempt, gathering.add(parcel, source)
         else:
             delivery = DeliveredShare.decode(message.share)
             origin = delivery.publisher_header.key_attempt
-            collecting = self.keys.setdefault(origin, KeyCollector(origin, PUBLISHER.public))
+            collecting = self.keys.setdefault(origin, RedistributedKeyCollector(origin, PUBLISHER.public))
             found = collecting.add(delivery, source)
         if found is not None:
             self.reassembled[origin] = found

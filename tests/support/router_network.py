@@ -13,7 +13,7 @@ from support.broker_keyrings import CHAIN, EPOCH, EPOCH_US, START, TOPIC
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.overlay import hop_node, node_id
+from veilcast.brokers.overlay import node_id, node_of_hop
 from veilcast.brokers.routing import claims
 from veilcast.brokers.routing.claim_semantics import predicate_codec
 from veilcast.brokers.routing.router import Router
@@ -136,7 +136,7 @@ class RouterNetwork:
             hops = [tuple(router.route(routed)) for honest, router in self._honest(at)]
             assert len(set(map(frozenset, hops))) == 1, "honest replicas agree"
             for hop in hops[0]:
-                node = hop_node(hop)
+                node = node_of_hop(hop)
                 if node is None:
                     found.add(hop)
                 else:
@@ -155,7 +155,7 @@ class RouterNetwork:
             told, router.outbox = router.outbox, []
             for hop, message in told:
                 self.sent.append(message)
-                node = hop_node(hop)
+                node = node_of_hop(hop)
                 if node is None:
                     self.shown.setdefault((place[0], hop), []).append(message)
                 elif place not in self.faulty_set:

@@ -1,7 +1,7 @@
 """The broker: one replica of a virtual node. It routes claims and forwards keys and content (P4).
 
-The broker connects its parts: `links` has the streams, `operations.redeploy` says with which replicas and by which
-scheme to work, `routing.router` decides which claims to believe, `keys.forwarder` and `content.forwarder` forward
+The broker connects its parts: `links` has the streams, `operations.deployment` says with which replicas and by which
+scheme to work, `routing.router` decides which claims to believe, `keys.forwarder_base` and `content.forwarder` forward
 keys and content. This file decides which peer may send which message:
 
 - a client sends its own claims and publications;
@@ -21,14 +21,14 @@ from random import Random
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
-from veilcast.brokers.keys.forwarder_base import KeyForwarder
+from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.links import BrokerLinks
-from veilcast.brokers.operations.detach import RemainingWork
-from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
-from veilcast.brokers.overlay import SignedOverlay, hop_node
+from veilcast.brokers.operations.deployment import Deployment, RedeployTimes
+from veilcast.brokers.operations.detachment import RemainingWork
+from veilcast.brokers.overlay import SignedOverlay, node_of_hop
 from veilcast.brokers.quota import AwaitedClaims
 from veilcast.brokers.routing.claims import check_bring
 from veilcast.brokers.routing.router import Router
@@ -98,9 +98,8 @@ class Broker:
         self._evidence = FaultEvidence(config.suspects_max, self._deployment.replica_keys)
         routes = BrokerRoutingView(self._deployment, self._router, self._links, self.key)
         forwarder = HardenedKeyForwarder if config.profile == "hardened" else PaperKeyForwarder
-        self._key_forwarder: KeyForwarder = forwarder(
-            config, routes, self._deployment.replica_keys, signing, entropy, self._evidence, now
-        )
+        inputs = ForwarderInputs(config, routes, self._deployment.replica_keys, signing, entropy, self._evidence)
+        self._key_forwarder: KeyForwarder = forwarder(inputs, now)
         self._content_forwarder = ContentForwarder(config, routes, self._evidence)
         self._awaited_claims = AwaitedClaims(config.claims_each)
         self._quiet_ended = False
@@ -109,7 +108,7 @@ class Broker:
 
     # --- the operator
 
-    def order(self, data: bytes, now: int) -> None:
+    def accept_order(self, data: bytes, now: int) -> None:
         """Accept an order from the operator. Raises the same errors as for an order from any peer."""
         self.version += 1
         self._deployment.accept_order(OverlayOrder(data), now)
@@ -121,12 +120,12 @@ class Broker:
         return self._deployment.signed
 
     @property
-    def complete(self) -> bool:
+    def has_routing_state(self) -> bool:
         """True if the broker has all claims that it needs to forward anything."""
         return self._deployment.has_routing_state
 
     @property
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         """True if the operator has detached the broker and its remaining work is finished."""
         return self._deployment.has_left
 
@@ -134,12 +133,12 @@ class Broker:
         """Replicas that are proven Byzantine."""
         return self._evidence.proven_faulty()
 
-    def marks(self) -> dict[ReplicaId, dict[FaultReason, int]]:
+    def fault_counts(self) -> dict[ReplicaId, dict[FaultReason, int]]:
         """All evidence against replicas, proof or not, as counts by reason."""
         return self._evidence.counts()
 
     @property
-    def observed(self) -> int:
+    def observed_count(self) -> int:
         """Number of publications forwarded to completion. Fault counts are compared with this number."""
         return self._content_forwarder.completed
 
@@ -147,7 +146,7 @@ class Broker:
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self.version += 1
-        if self.left:
+        if self.has_left:
             return
         try:
             message = self._links.receive(data, source, now)
@@ -166,7 +165,7 @@ class Broker:
 
     def handle_timer(self, now: int) -> None:
         self.version += 1
-        if self.left:
+        if self.has_left:
             return
         for part in (self._links, self._router, self._key_forwarder, self._content_forwarder):
             part.handle(now)
@@ -174,7 +173,7 @@ class Broker:
         self._settle(now)
 
     def next_timer(self) -> int | None:
-        if self.left:
+        if self.has_left:
             return None
         deployed = None if self._deployment.is_settled else self._deployment.next_us()
         links, router, key_forwarder, content_forwarder = (
@@ -195,7 +194,7 @@ class Broker:
 
     def peer_up(self, peer: Address, now: int) -> None:
         self.version += 1
-        if self.left or not self._links.peer_up(peer, now):
+        if self.has_left or not self._links.peer_up(peer, now):
             return
         self._links.send(peer, self._deployment.make_greeting(self._peer(peer)))
         self._settle(now)
@@ -256,7 +255,7 @@ class Broker:
         source, node = ids[0], ids[0].scheme.node
         match message:
             case Claim() if node == self._home:
-                if self.complete or message.edge != self._home:
+                if self.has_routing_state or message.edge != self._home:
                     raise StaleError("this was not asked for")
                 self._awaited_claims.add(key, message.id)
             case Claim():
@@ -302,10 +301,10 @@ class Broker:
         if not self._deployment.is_settled or self._deployment.outbox:
             self._deployment.handle(now, self._remaining_work())
             self._follow_deployment(now)
-        if self.complete:
+        if self.has_routing_state:
             self._awaited_claims.clear()
         self._links.close_stalled(now)
-        if self.left:
+        if self.has_left:
             self._links.close_all()
 
     def _send(self, now: int) -> None:
@@ -321,7 +320,7 @@ class Broker:
             ended, self._router.ended = self._router.ended, {}
             if ended:
                 self._content_forwarder.on_claims_ended(
-                    {what if isinstance(what, bytes) else hop_node(what) or what for what in ended}, now
+                    {what if isinstance(what, bytes) else node_of_hop(what) or what for what in ended}, now
                 )
         for part in (self._key_forwarder, self._content_forwarder):
             if not part.outbox:
@@ -331,7 +330,7 @@ class Broker:
                 self._send_outgoing(outgoing)
 
     def _send_routed(self, hop: Address, message: Message) -> None:
-        node = hop_node(hop)
+        node = node_of_hop(hop)
         if node is None:
             self._links.send(hop, message)
             return
@@ -413,5 +412,5 @@ class BrokerRoutingView:
         return self._deployment.has_routing_state
 
     def _branch(self, hop: Address) -> Scheme | Address:
-        node = hop_node(hop)
+        node = node_of_hop(hop)
         return hop if node is None else self._deployment.scheme(node)

@@ -11,7 +11,6 @@ publications to its own subscriptions.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
@@ -27,17 +26,17 @@ from veilcast.brokers.keys.reassembly import KeyReassembly
 from veilcast.brokers.keys.scheme import ReplicaId, majority
 from veilcast.brokers.overlay import SignedOverlay
 from veilcast.brokers.routing.claim_semantics import predicate_codec
+from veilcast.brokers.routing.known_advertisements import KnownAdvertisements
 from veilcast.brokers.routing.renewal import WITHDRAWALS_RECORD, ClaimRenewal, ValidityPeriods
-from veilcast.brokers.routing.subscriber_advertisements import KnownAdvertisements
 from veilcast.core.inbox import Inbox, ReceiptStub
+from veilcast.core.member import OutboxMember, first_event
 from veilcast.core.member_topics import MemberTopics
 from veilcast.core.outbox import Outbox, PendingPublication, publication_id
 from veilcast.core.timers import earliest
 from veilcast.crypto.derive import derive
-from veilcast.errors import LocalError, MalformedError, RemoteError
-from veilcast.faults import Faults
-from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication
-from veilcast.topics import check_interest, check_publication, topic_of, topics_of
+from veilcast.errors import LocalError, MalformedError
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note
+from veilcast.topics import Conjunction, Schema
 from veilcast.wire.base import Message
 from veilcast.wire.brokers import (
     Claim,
@@ -51,8 +50,8 @@ from veilcast.wire.brokers import (
 )
 
 
-class BrokerClient:
-    """A `NodeMember` (node.mode), with the notices of `Peers` and `Durable`.
+class BrokerClient(OutboxMember):
+    """A `NodeMember` (node.modes), with the notices of `Peers` and `Durable`.
 
     `edge` is the name of its virtual node, `address` its own name. `records` are the records that earlier runs stored
     and did not settle. `refused` counts rejected messages by kind of error. `excess` counts delivered publications
@@ -72,12 +71,9 @@ class BrokerClient:
         now: int,
         records: Mapping[int, bytes] | None = None,
     ) -> None:
+        super().__init__()
         stored = records or {}
         self.address = address
-        self.faults = Faults()
-        self.refused: Counter[str] = Counter()
-        self.excess = 0
-        self.version = 0
         self._config = config
         self._hardened = config.profile == "hardened"
         self._topics = MemberTopics(config.profile, keyring)
@@ -96,8 +92,8 @@ class BrokerClient:
             now,
             stored.get(WITHDRAWALS_RECORD),
         )
-        self._records = Outbox(entropy, stored, config.records_max, WITHDRAWALS_RECORD)
-        self._publisher = ContentPublisher(config, self._claims, self._codec, self._edge, self._records, rng, entropy)
+        self._outbox = Outbox(entropy, stored, config.records_max, WITHDRAWALS_RECORD)
+        self._publisher = ContentPublisher(config, self._claims, self._codec, self._edge, self._outbox, rng, entropy)
         self._advertisements = KnownAdvertisements(
             keyring, self._topics, hardened=self._hardened, most=config.advertised_max
         )
@@ -119,56 +115,31 @@ class BrokerClient:
         """Own publications that match own subscriptions, until the application acknowledges them."""
         self._own_later: dict[bytes, list[int]] = {}
         """Own publications that wait for room in the inbox, with their subscriptions."""
-        self._subscribed = 0
         self._earlier_records = frozenset(stored)
-        for record, pending in self._records.unsettled():
-            self._publisher.send(record, pending, now)
+        self._send_unsettled(now)
 
     # --- the application
 
-    def publish(self, publication: Publication, now: int) -> int:
-        """Send the publication on every topic that it is labelled with, or on none."""
-        return self.keep(self.draft(publication, now))
-
-    def draft(self, publication: Publication, now: int) -> list[PendingPublication]:
-        """Make one pending publication per topic. `LocalError` if the publication could not be sent."""
-        epoch, drafts = self._topics.epoch(now), []
-        keys_of = {topic: self._topics.keys(topic, epoch) for topic in topics_of(publication)}
-        check_publication(publication, {topic: keys.record.schema for topic, keys in keys_of.items()})
-        for topic, keys in keys_of.items():
-            if keys.signing is None:
-                raise LocalError(f"only a publisher of {topic!r} can publish on it")
-            pending = self._records.draft(topic, None, publication)
-            encode_publication(pending, padded=self._hardened)
-            self._codec.encode_publication(keys, publication)
-            drafts.append(pending)
-        return drafts
-
     def check_room(self) -> None:
         """`LocalError` if too many publications are pending."""
-        self._records.check_capacity()
+        self._outbox.check_capacity()
 
     def keep(self, drafts: Sequence[PendingPublication]) -> int:
         """Ask for the drafted publications to be stored. They are sent once they are on disk."""
         self.version += 1
-        return self._records.keep(drafts)
+        return self._outbox.keep(drafts)
 
     def withdraw(self, record: int, now: int) -> None:
         self.version += 1
         self._publisher.withdraw(record)
-        self._records.drop(record)
+        self._outbox.drop(record)
 
     def subscribe(self, interest: Interest, now: int) -> int:
-        """A `Waiting` event says from when on the subscription is in force."""
-        topic, wanted = topic_of(interest)
-        check_interest(wanted, topic, self._topics.keys(topic, self._topics.epoch(now)).record.schema)
-        self._claims.add(self._subscribed + 1, topic, wanted, now)
-        self._subscribed += 1
-        self.version += 1
+        number = super().subscribe(interest, now)
         for record, pending in self._publisher.unconfirmed():
             if record in self._earlier_records:  # An earlier run may have had this subscription.
-                self._deliver_own(record, pending, [self._subscribed], now)
-        return self._subscribed
+                self._deliver_own(record, pending, [number], now)
+        return number
 
     def unsubscribe(self, number: int, now: int) -> None:
         self.version += 1
@@ -182,15 +153,7 @@ class BrokerClient:
     # --- the driver
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        self.version += 1
-        try:
-            message = self._edge.receive(data, source, now)
-            if message is not None:
-                self._on_message(message, source, now)
-        except RemoteError as error:
-            self._refuse(error)
-        except Exception as error:
-            self.faults.count_exception(error)
+        self._receive_with(lambda: self._receive_frame(data, source, now))
         self._follow(now)
 
     def handle_timer(self, now: int) -> None:
@@ -212,19 +175,13 @@ class BrokerClient:
         return self._edge.frames(now, limit)
 
     def next_event(self) -> Event | None:
-        for part in (self._claims, self._edge, self._publisher, self._records):
-            if (event := part.next_event()) is not None:
-                return event
-        return self._inbox.next_delivery()
+        parts = (self._claims, self._edge, self._publisher, self._outbox)
+        return first_event(*(part.next_event for part in parts), self._inbox.next_delivery)
 
     def stored(self, record: int, now: int) -> None:
-        self.version += 1
         if record == WITHDRAWALS_RECORD:
             self._claims.stored()
-        for pending in self._records.stored(record):
-            self._publisher.send(record, pending, now)
-            numbers = [number for subscription in self._claims.subscriptions for number in subscription.numbers]
-            self._deliver_own(record, pending, numbers, now)
+        super().stored(record, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         self.version += 1
@@ -237,13 +194,6 @@ class BrokerClient:
         self._follow(now)
 
     # --- status
-
-    def group_size(self) -> int:
-        """Always 1: a client knows no other member."""
-        return 1
-
-    def swaps_played(self) -> int:
-        return 0
 
     def delay(self, now: int) -> Delay | None:
         delay = self._publisher.delay(now)
@@ -290,12 +240,35 @@ class BrokerClient:
             "done": self._subscriber.done_count,
             "inbox": len(self._inbox),
             "seen": self._inbox.seen_count,
-            "pending": len(self._records),
+            "pending": len(self._outbox),
             "sealing": self._publisher.key_count,
             "suspects": len(self._evidence),
         }
 
     # --- internals
+
+    def _schema_of(self, topic: str, now: int) -> Schema:
+        return self._topics.keys(topic, self._topics.epoch(now)).record.schema
+
+    def _check_sendable(self, pending: PendingPublication, now: int) -> None:
+        keys = self._topics.keys(pending.topic, self._topics.epoch(now))
+        if keys.signing is None:
+            raise LocalError(f"only a publisher of {pending.topic!r} can publish on it")
+        encode_publication(pending, padded=self._hardened)
+        self._codec.encode_publication(keys, pending.content.publication)
+
+    def _send(self, record: int, pending: PendingPublication, now: int) -> None:
+        self._publisher.send(record, pending, now)
+        numbers = [number for subscription in self._claims.subscriptions for number in subscription.numbers]
+        self._deliver_own(record, pending, numbers, now)
+
+    def _add_subscription(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
+        self._claims.add(number, topic, interest, now)
+
+    def _receive_frame(self, data: bytes, source: Address, now: int) -> None:
+        message = self._edge.receive(data, source, now)
+        if message is not None:
+            self._on_message(message, source, now)
 
     def _on_message(self, message: Message, source: Address, now: int) -> None:
         ids = self._edge.ids_of(source)
@@ -377,9 +350,6 @@ class BrokerClient:
         for id_, numbers in later.items():
             self._put_own(id_, numbers, now)
         self._subscriber.retry_pending(now)
-
-    def _refuse(self, error: RemoteError) -> None:
-        self.refused[type(error).__name__] += 1
 
 
 _CONTENT: Final = b"content"

@@ -179,6 +179,9 @@ class BrokerClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 _HOPS_HELD: Final = 40
-"""Longest duration of two hops with Byzantine brokers, in multiples of the bound on delay. Shares older than `hold_us`
-are refused."""
+"""Least `hold_us`, in multiples of the bound on delay. A node that does not know a key refuses it `hold_us` after its
+dealing. With this least, a key is fresh at the third node whatever Byzantine replicas of the second do, if the second
+tolerates f <= 3 of them: 1 to the first node, 1 until the second has started, 14 + 7 f until it is done
+(`keys.transfer_receiver`, with disputes), and 1 to the third, so 17 + 7 f. Each further disputed node adds 15 + 7 f:
+the default of 240 allows for ten of three replicas in a row."""
 _MAY_BE_NONE: Final = ("ahead_us", "spread_us")

@@ -1,8 +1,9 @@
 """A client's links with all replicas of its edge node, as the operator's orders change the node.
 
 The client connects to each replica and reconnects after a loss. Messages are queued for each replica separately
-(`queues`), so each replica receives them once and in order, whenever it connects. A replica is identified by its place
-in the node under the current scheme and, while the node changes, under another one as well (`operations.redeploy`).
+(`peer_sessions`), so each replica receives them once and in order, whenever it connects. A replica is identified by its
+index in the node under the current scheme and, while the node changes, under another one as well
+(`operations.deployment`).
 
 Where keys travel out of band, the client links with the replicas of the repository in the same way. These receive only
 its advertisements, and newer overlays: the client is their only source of orders.
@@ -17,8 +18,8 @@ from random import Random
 from veilcast.authority.keyring import TopicKeys
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
-from veilcast.brokers.operations.detach import RemainingWork
-from veilcast.brokers.operations.redeploy import Deployment, RedeployTimes
+from veilcast.brokers.operations.deployment import Deployment, RedeployTimes
+from veilcast.brokers.operations.detachment import RemainingWork
 from veilcast.brokers.operations.share_store import KeyName, make_pull
 from veilcast.brokers.overlay import NodeEntry, SignedOverlay, node_id
 from veilcast.brokers.peer_sessions import PeerQueues

@@ -2,9 +2,9 @@
 
 One of two brokers connects to the other (`overlay.is_caller`). So a replica has one name here: its address if this
 broker connects to it, or its caller name if it connects to this broker. Every other peer is a client. Messages go
-through `queues`. A client that is disconnected and has no claims is forgotten after a while, and the number of clients
-is bounded. A client that exceeds its rate is disconnected. Its last message was not accepted, so an honest client loses
-nothing: it sends the message again on its next stream.
+through `peer_sessions`. A client that is disconnected and has no claims is forgotten after a while, and the number of
+clients is bounded. A client that exceeds its rate is disconnected. Its last message was not accepted, so an honest
+client loses nothing: it sends the message again on its next stream.
 """
 
 from __future__ import annotations

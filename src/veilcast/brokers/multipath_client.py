@@ -13,8 +13,14 @@ delivered to all from one whose Byzantine brokers claim so; but time limits the 
 publication that another path has confirmed is `behind`. A path that is behind keeps only the last few of those
 publications. It catches up by confirming a number of them in a row, twice as many each time that it falls behind again.
 
-Claim: a lost path delays nobody. A path whose Byzantine brokers act up from time to time delays others ever more
-rarely. A path whose brokers falsely confirm costs the others nothing while the others are in time.
+1. Property: a lost path does not block the publisher.
+   Reason: it is behind after `wait_us`, and then at most `_BACKLOG_MAX` publications wait for it alone.
+2. Property: a path whose Byzantine brokers act up from time to time delays others ever more rarely.
+   Reason: it must confirm 16 in a row (`_BACKLOG_MAX`, all that it still kept) before it is waited for again, then 32,
+   up to 1,024 (`_REQUIRED_MAX`). `_FORGIVEN_AFTER` is 16 times that: to be forgiven is dearer than to stay.
+3. Property: a path whose brokers falsely confirm costs the others nothing.
+   Assumption: the others are in time, within `wait_us` and, once behind, within `_BACKLOG_MAX` publications.
+   Reason: only a path that is overdue gives a publication up, and no path gives up what no other has confirmed.
 """
 
 from __future__ import annotations
@@ -27,6 +33,7 @@ from typing import Final
 from veilcast.brokers.client import BrokerClient
 from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.routing.renewal import WITHDRAWALS_RECORD, merge_withdrawal_records
+from veilcast.core.bounded import BoundedSet
 from veilcast.core.timers import earliest
 from veilcast.errors import LocalError
 from veilcast.faults import Faults, faults_of
@@ -48,7 +55,7 @@ from veilcast.machine import (
 
 
 class MultipathClient:
-    """A `NodeMember` (node.mode), as each of `clients` is.
+    """A `NodeMember` (node.modes), as each of `clients` is.
 
     `records` are the numbers of the records that earlier runs stored and did not settle; all clients were given them.
     Bounded by the bounds of the clients, and by `seen_max` notifications that are remembered to recognize copies.
@@ -61,7 +68,6 @@ class MultipathClient:
         self.faults = Faults()
         for client in clients:
             faults_of(client).on_fault = self.faults.count_exception
-        self._seen_max = seen_max
         self._path_of: dict[Address, int] = {}
         """Path through which a broker is connected."""
         every = range(len(clients))
@@ -75,7 +81,7 @@ class MultipathClient:
         self._in_force: set[int] = set()
         self._delivered: dict[bytes, dict[int, int]] = {}
         """For each notification and subscription, the path that delivered it first."""
-        self._acknowledged: dict[tuple[int, bytes], None] = {}
+        self._acknowledged: BoundedSet[tuple[int, bytes]] = BoundedSet(seen_max)
         self._events: deque[Event] = deque()
         self._handle_events(now)
 
@@ -113,9 +119,7 @@ class MultipathClient:
 
     def acknowledge(self, note: bytes, now: int) -> None:
         for number in self._delivered.pop(note, ()):
-            self._acknowledged[number, note] = None
-        while len(self._acknowledged) > self._seen_max:
-            del self._acknowledged[next(iter(self._acknowledged))]
+            self._acknowledged.add((number, note))
         for client in self.clients:
             client.acknowledge(note, now)
         self._handle_events(now)

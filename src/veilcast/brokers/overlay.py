@@ -75,7 +75,7 @@ class BrokerOverlay(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     nodes: Annotated[tuple[NodeEntry, ...], msgspec.Meta(min_length=1, max_length=NODES_MAX)]
     links: Annotated[tuple[tuple[Name, Name], ...], msgspec.Meta(max_length=NODES_MAX)] = ()
     repository: NodeEntry | None = None
-    """Replicas that store keys out of band (`operations.repository`), outside the tree."""
+    """Replicas that store keys out of band (`operations.key_repository`), outside the tree."""
     profile: Profile = "hardened"
     """Profile of all brokers and members. Machines of the other profile could not understand them, and no error would
     be reported."""
@@ -201,12 +201,12 @@ def node_id(name: str) -> bytes:
     return digest(name.encode(), purpose=b"vc/virtual-node", size=NODE_ID_BYTES)
 
 
-def node_hop(node: bytes) -> Address:
+def hop_of_node(node: bytes) -> Address:
     """A neighbouring node as a hop of routing tables. A client's hop is its link's address."""
     return Address(_HOP + node.hex())
 
 
-def hop_node(hop: Address) -> bytes | None:
+def node_of_hop(hop: Address) -> bytes | None:
     """The node that this hop stands for; None for a client's hop."""
     return bytes.fromhex(hop[len(_HOP) :]) if hop.startswith(_HOP) else None
 

@@ -267,7 +267,7 @@ class PeerQueues:
     def _enforce_total(self, queue: _PeerQueue) -> None:
         """Bound the memory of all peers together: the largest queue loses items.
 
-        Claim: all queues together hold at most twice `_TOTAL_FACTOR * queue_bytes`.
+        Property: all queues together hold at most twice `_TOTAL_FACTOR * queue_bytes`.
         Reason: a queue no larger than its equal part is not examined, so such queues together hold at most that number.
         The others are cut until the sum is within it.
         """

@@ -11,7 +11,7 @@ Seven stores hold such items. Anyone could fill a shared store, so each item has
     AwaitedClaims           client's claim that a sibling knows    that sibling             not recorded
     UnmatchedSubscriptions  subscription without a checked proof   its node or client       the oldest goes
 
-Claim: a participant that fills its quota loses items of its own, and no item of an honest participant.
+Property: a participant that fills its quota loses items of its own, and no item of an honest participant.
 Assumption: an honest participant never has more items in a store than its quota.
 Reason:
 1. The owner is known for certain: a replica, holder, sibling or client by its link, a publisher by its signature.
@@ -56,7 +56,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from veilcast.brokers.keys.scheme import ReplicaId
-from veilcast.brokers.overlay import hop_node
+from veilcast.brokers.overlay import node_of_hop
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ExcessError, LocalError, StaleError
 from veilcast.machine import Address
@@ -443,11 +443,11 @@ class UnmatchedSubscriptions:
     def eviction_candidate(self, hop: Address) -> bytes | None:
         """The subscription to evict for one more of this hop; None if there is room."""
         own = self._by_hop.get(hop, {})
-        if hop_node(hop) is not None:
+        if node_of_hop(hop) is not None:
             return next(iter(own)) if len(own) >= self._node_max else None
         if self._of_clients < self._clients_max:
             return None
-        clients = (each for each in self._by_hop if hop_node(each) is None)
+        clients = (each for each in self._by_hop if node_of_hop(each) is None)
         fullest = max(clients, key=lambda each: len(self._by_hop[each]))
         return next(iter(self._by_hop[fullest] if len(self._by_hop[fullest]) > len(own) else own))
 
@@ -455,14 +455,14 @@ class UnmatchedSubscriptions:
         self._entries[id_] = entry
         self._by_subject.setdefault(entry.subject, {})[id_] = None
         self._by_hop.setdefault(entry.hop, {})[id_] = None
-        self._of_clients += hop_node(entry.hop) is None
+        self._of_clients += node_of_hop(entry.hop) is None
 
     def pop(self, id_: bytes) -> UnmatchedSubscription | None:
         entry = self._entries.pop(id_, None)
         if entry is not None:
             _remove(self._by_subject, entry.subject, id_)
             _remove(self._by_hop, entry.hop, id_)
-            self._of_clients -= hop_node(entry.hop) is None
+            self._of_clients -= node_of_hop(entry.hop) is None
         return entry
 
 

@@ -99,7 +99,7 @@ class BrokerService:
         while True:
             await asyncio.sleep(LOOK_S)
             self._keeping.sync()
-            if self._broker.left:
+            if self._broker.has_left:
                 self._stop()
 
     def act_on(self, event: Event) -> None:
@@ -139,12 +139,12 @@ class BrokerService:
             "node": names[place.scheme.node] if place is not None else None,
             "index": place.index if place is not None else None,
             "version": overlay.version,
-            "complete": broker.complete,
-            "left": broker.left,
+            "complete": broker.has_routing_state,
+            "left": broker.has_left,
             "peers": self._peers({peer.address: peer.up for peer in streams.peers()}),
             "sizes": dict(broker.sizes()),
             "refused": dict(broker.refused),
-            "observed": broker.observed,
+            "observed": broker.observed_count,
             "marks": [
                 {
                     "node": names.get(place.scheme.node, place.scheme.node.hex()),
@@ -154,7 +154,7 @@ class BrokerService:
                     "proof": reason.is_proof,
                     "count": count,
                 }
-                for place, reasons in broker.marks().items()
+                for place, reasons in broker.fault_counts().items()
                 for reason, count in reasons.items()
             ],
         }
@@ -183,7 +183,7 @@ class BrokerService:
             raise LocalError("this is no order") from error
         version = SignedOverlay.decode(data).verify(self._config.operator_key).version
         try:
-            self._broker.order(data, self._driver.now())
+            self._broker.accept_order(data, self._driver.now())
         except RemoteError as error:
             ours = f"brokers go by version {self.overlay.version}: sign the next one onto that"
             raise LocalError(f"version {version} is not taken: {error}; {ours}") from error

@@ -1,25 +1,41 @@
 """Content through one broker: forwards blocks by the strategy, requests missing ones, and confirms completed
 publications.
 
-A component without links, like `keys.forwarder`: `receive`, `handle`, `next_us` and an `outbox`. A publication is
-sealed, and its manifest is signed by the publisher. So a valid block may come from any peer, and a corrupt block
-incriminates its sender.
+A component without links, like the key forwarders: `receive`, `handle`, `next_us` and an `outbox`. f is the number of
+Byzantine replicas that the node in question tolerates.
 
-Recipients (`RecipientChooser`): each replica sends the manifest to f + 1 replicas of the next node, so all honest ones
-get it. The manifest of a repeated attempt goes to all, because the attempt number is not signed and more than f
-replicas must name it (`state.AttemptVotes`). Blocks go along, or on their own paths (`coding.choose_carriers`), around
-replicas that are proven Byzantine where others are left.
+1. Property: nobody invents or changes content, and a corrupt block incriminates its sender.
+   Reason: a publication is sealed, and its publisher signs its manifest, which has a digest of each block. So a valid
+   block may come from any peer, and an honest replica forwards no other.
 
-Requests: a replica does not request a block merely because it did not come, because most replicas need none. A
-subscriber requests missing blocks at its edge node. A replica that lacks a requested block asks the previous node, up
-to the publisher: first one replica, then f + 1, then all. A replica counts as late only if another replica of its node
-delivers the block after the deadline, once for each content. If none delivers it, the publisher may have withheld it.
+2. Property: all honest replicas of the next node get the manifest at the first attempt if both nodes have one size, and
+   at the second whatever their sizes (`RecipientChooser`).
+   Reason: each replica sends it to f + 1 replicas of the next node, from its own index on. So each of these has f + 1
+   senders, one of them honest; with f, all senders could be Byzantine. In a larger next node some replicas have fewer
+   senders (of 7 after 3, one has none). But the manifest of a repeated attempt goes to all, because the attempt number
+   is not signed and more than f replicas must name it (`state.AttemptVotes`). Blocks go along, or on their own paths
+   (`coding.choose_carriers`), around replicas that are proven Byzantine where others are left.
 
-Confirmation: a replica is done with a publication when all its branches are. A client branch is done when the client
-confirms, or its claims are gone, or it has not confirmed within `hold_us`, or within four times that while it requests
-what it lacks. A node branch is done when f + 1 of its replicas confirm. Then the replica confirms to the node that sent
-it the content, erases the blocks, and answers later attempts at once. The publisher is done when f + 1 replicas of its
-edge node confirm.
+3. Property: a replica that has the manifest and needs a block gets it, if the previous node has it.
+   Reason: a replica does not request a block merely because it did not come, because most replicas need none. A
+   subscriber requests missing blocks at its edge node. A replica that lacks a requested block asks the previous node,
+   up to the publisher: first one replica, then f + 1, of which one is honest, then all.
+
+4. Property: no honest replica counts as late because a publisher withholds its content.
+   Reason: a replica counts as late only if another replica of its node delivers the block after the deadline, once for
+   each content. If none delivers it, the publisher may have withheld it.
+
+5. Property: a publication is confirmed to the publisher only if every subscriber has confirmed it, or was given up.
+   Assumption: fewer than half of each node on the path are Byzantine.
+   Reason: a node branch is done when f + 1 of its replicas confirm, so an honest one does, and an honest replica
+   confirms when all its own branches are done. With f confirmations, Byzantine replicas alone could end it. A client
+   branch is done when the client confirms, or its claims are gone. When a replica is done, it confirms to the node that
+   sent it the content, erases the blocks, and answers later attempts at once. The publisher is done when f + 1 replicas
+   of its edge node confirm.
+
+6. Property: no subscriber keeps a publication in transit for ever.
+   Reason: a client that does not confirm is given up after `hold_us`. While it requests what it lacks, the last wait of
+   `hold_us` begins before `_PATIENCE_FACTOR` times `hold_us` are over: four times in all.
 """
 
 from __future__ import annotations

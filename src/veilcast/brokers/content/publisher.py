@@ -15,7 +15,6 @@ costs one dealing per `again_us`, and ever fewer, and a key that has been dealt 
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -33,13 +32,13 @@ from veilcast.brokers.keys.scheme import KeyAttempt
 from veilcast.brokers.operations.share_store import make_pushes
 from veilcast.brokers.routing.renewal import ActiveAdvertisement, ClaimEncoder, ClaimRenewal
 from veilcast.core.connector import DOUBLINGS_MAX, backoff
-from veilcast.core.outbox import Outbox, PendingPublication
+from veilcast.core.outbox import Outbox, PendingPublication, Sendings
 from veilcast.core.timers import Timers, earliest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, LocalError, StaleError
-from veilcast.machine import Address, Delay, Entropy, Event, Overdue
+from veilcast.machine import Address, Delay, Entropy, Overdue
 from veilcast.wire.brokers import ConfirmContent, FirstShare, ForwardContent, RequestBlocks, Routing, WantKey
 
 
@@ -60,16 +59,14 @@ class ContentPublisher:
         self._records, self._rng, self._entropy = records, rng, entropy
         self._hardened = config.profile == "hardened"
         self._refresh = RefreshPolicy(config.refresh_messages, config.refresh_bytes)
-        self._states: dict[int, list[_PublicationState]] = {}
+        self._states: Sendings[_PublicationState] = Sendings(config.wait_us)
         self._contents: dict[bytes, _PublicationState] = {}
         self._bulks: dict[str, _TopicBulk] = {}
         self._keys: dict[bytes, _PublishedKey] = {}
         self._timers: Timers[_PublicationState] = Timers()
-        self._overdue: Timers[int] = Timers()
-        self._events: deque[Event] = deque()
 
     def __len__(self) -> int:
-        return sum(map(len, self._states.values()))
+        return len(self._states)
 
     @property
     def key_count(self) -> int:
@@ -77,26 +74,22 @@ class ContentPublisher:
 
     # --- the application
 
-    def send(self, record: int, pending: PendingPublication, now: int, *, held: bool = False) -> None:
-        """Start sending. `held`: the member itself is subscribed, and the publication is not settled before
-        `release_held`."""
-        state = _PublicationState(record, pending, held)
-        self._states.setdefault(record, []).append(state)
-        if record not in self._overdue:
-            self._overdue.set(record, now + self._config.wait_us)
+    def send(self, record: int, pending: PendingPublication, now: int) -> None:
+        """Start sending."""
+        state = _PublicationState(record, pending)
+        self._states.add(record, state, pending.content.publication, now)
         self._attempt(state, now)
 
     def withdraw(self, record: int) -> None:
-        for state in self._states.pop(record, ()):
+        for state in self._states.withdraw(record):
             self._abandon_sealing(state)
-        self._overdue.cancel(record)
 
     def unconfirmed(self) -> list[tuple[int, PendingPublication]]:
         """All unconfirmed publications."""
-        every = ((record, state) for record, states in self._states.items() for state in states)
-        return [(record, state.pending) for record, state in every if not state.is_confirmed]
+        return [(state.record, state.pending) for state in self._states if not state.is_confirmed]
 
     def hold_for_self(self, record: int, pending: PendingPublication) -> None:
+        """The member itself is subscribed: settle the publication only after `release_held`."""
         for state in self._find(record, pending):
             state.is_held = True
 
@@ -108,7 +101,7 @@ class ContentPublisher:
 
     def delay(self, now: int) -> Delay | None:
         """Why the last unconfirmed publication waits; None if all are confirmed."""
-        waiting = [state for each in self._states.values() for state in each if not state.is_confirmed]
+        waiting = [state for state in self._states if not state.is_confirmed]
         if not waiting:
             return None
         last = waiting[-1]
@@ -125,8 +118,7 @@ class ContentPublisher:
     def unconfirmed_us(self, now: int) -> int:
         """Age of the oldest publication that was sent `_ATTEMPTS` times without confirmation, in microseconds; 0
         without one."""
-        every = (state for each in self._states.values() for state in each)
-        sent_us = [one.sent_us for one in every if not one.is_confirmed and one.attempts >= _ATTEMPTS]
+        sent_us = [one.sent_us for one in self._states if not one.is_confirmed and one.attempts >= _ATTEMPTS]
         return now - min(sent_us) if sent_us else 0
 
     # --- the brokers
@@ -140,8 +132,8 @@ class ContentPublisher:
         if self._edge.includes_honest(state.confirmed_by):
             state.is_confirmed = True
             self._abandon_sealing(state)
-            if all(other.is_confirmed for other in self._states.get(state.record, ())):
-                self._overdue.cancel(state.record)
+            if all(other.is_confirmed for other in self._states.of(state.record)):
+                self._states.stop_timer(state.record)
             self._settle(state)
 
     def on_missing(self, missing: RequestBlocks, index: int) -> None:
@@ -169,17 +161,15 @@ class ContentPublisher:
     # --- time
 
     def next_us(self) -> int | None:
-        return earliest(self._timers.next_us(), self._overdue.next_us())
+        return earliest(self._timers.next_us(), self._states.next_us())
 
     def handle(self, now: int) -> None:
         for state in self._timers.pop_due(now):
             self._attempt(state, now)
-        for record in self._overdue.pop_due(now):
-            self._overdue.set(record, now + self._config.wait_us)
-            self._events.append(Overdue(record, self._states[record][0].pending.content.publication))
+        self._states.handle(now)
 
-    def next_event(self) -> Event | None:
-        return self._events.popleft() if self._events else None
+    def next_event(self) -> Overdue | None:
+        return self._states.next_event()
 
     # --- internals
 
@@ -318,15 +308,12 @@ class ContentPublisher:
     def _settle(self, state: _PublicationState) -> None:
         if state.is_held or not state.is_confirmed:
             return
-        remaining = self._states.get(state.record, [])
-        if state in remaining:
-            remaining.remove(state)
-            if not remaining:
-                del self._states[state.record]
+        if state in self._states.of(state.record):
+            self._states.finish(state.record, state)
             self._records.settle(state.record, state.pending)
 
     def _find(self, record: int, pending: PendingPublication) -> list[_PublicationState]:
-        return [state for state in self._states.get(record, ()) if state.pending == pending]
+        return [state for state in self._states.of(record) if state.pending == pending]
 
 
 @dataclass(slots=True, eq=False)
@@ -363,7 +350,7 @@ class _SealedPublication:
 class _PublicationState:
     record: int
     pending: PendingPublication
-    is_held: bool
+    is_held: bool = False
     is_confirmed: bool = False
     attempts: int = 0
     sent_us: int = 0

@@ -1,53 +1,70 @@
 """Agreement in a node: a signed broadcast, and the rules by which all honest replicas combine the same dealings.
 
-1. The broadcast (`SignedBroadcast`) is that of Dolev and Strong, for the statements of all replicas at once. The author
-   signs its statement. A replica that accepts a statement in a round adds its own signature and relays it in the next.
-   In round i it accepts only statements with i signatures of different replicas. The broadcast has f + 1 rounds for f
-   Byzantine replicas.
+A node has n replicas, of which at most f are Byzantine, less than half. The caller keeps the time and passes the round
+(`transfer_receiver` derives the times).
 
-Claim: all honest replicas accept the same statements. An author of two statements has none.
-Assumption: a bound on delay. A round is long enough for everything that honest replicas send in it to arrive before it
-ends. The caller keeps the time and passes the round.
-Reason: a statement accepted in the last round has f + 1 signatures, one of them of an honest replica, which relayed it
-to all in time.
+Section 1: the broadcast (`SignedBroadcast`) is that of Dolev and Strong, for the statements of all replicas at once.
+The author signs its statement. A replica that accepts a statement in a round adds its own signature and relays it in
+the next. In round i it accepts only statements with i signatures of different replicas. There are f + 1 rounds.
 
-Usually no replica is Byzantine, and all make the same statement. A replica that has received the same statement from
-all in round 1 need not relay anything.
+1.1 Property: all honest replicas accept the same statements of each author, up to two. An author of two has none.
+    Assumption: what an honest replica relays at the end of a round arrives at every other in its next round.
+    Reason: a statement that an honest replica accepts before the last round is relayed, and has one signature more. A
+    statement accepted in the last round has f + 1 signatures, one of them of another honest replica or of its author,
+    which has relayed it to all in time.
+    f + 1 rounds: with f, the f Byzantine replicas could all sign a statement, and show it to one honest replica in the
+    last round.
 
-2. The statements are attendance rolls. Each replica lists the holders whose dealings it has and has checked
-   (`AttendanceRoll`). A dealing counts if a majority of replicas has it. All dealings of honest holders count, because
-   every honest replica has them, and no holder has two dealings that count.
+Section 2: the statements are attendance rolls. Each replica lists the holders whose dealings it has and has checked
+(`AttendanceRoll`). A dealing counts if a majority of replicas has it. A replica that says it lacks a dealing that
+counts is in dispute with its holder: one of both is Byzantine, and nobody can tell which. So the holder shows that
+replica's share openly. Everybody can check the share, and the replica has it now. A dealing with an unsettled dispute
+is excluded. From the rest, the first k holders are chosen that agree on their old sharing, k = f + 1 of the old node.
 
-A replica that says it lacks a dealing that counts is in dispute with its holder: one of both is Byzantine, and nobody
-can tell which. So the holder shows that replica's share openly. Everybody can check the share, and the replica has it
-now. An honest holder thereby shows only what a Byzantine replica has anyway. A dealing with an unsettled dispute is
-excluded. From the rest, the first k holders are chosen that agree on their old sharing.
+2.1 Property: the dealings of all honest holders count, and no holder has two dealings that count.
+    Assumption: every honest replica has all of them when it announces (`transfer_receiver`, property 3).
+    Reason: the honest replicas are a majority. Two majorities have a replica in common, and a roll has one dealing of
+    each holder.
 
-Claim: all honest replicas choose the same holders.
-Reason: they use the same statements.
+2.2 Property: all honest replicas choose the same holders.
+    Reason: the choice depends on nothing but the rolls and the settlements, which are statements (1.1). A replica that
+    has received the same roll from every replica chooses at once and shows those statements to replicas that have not
+    (`share_reception`). Every honest replica then made that very statement, so each one receives it from all.
 
-- A replica that has received the same roll from every replica chooses at once, and shows those statements to replicas
-  that have not (`share_reception`). Every honest replica then made that very statement. So each has received its own
-  statement from all, and chooses the same.
-- Otherwise all relay what they receive, and end with the same statements, the same disputes and the same settlements.
+2.3 Property: a share shown in a dispute tells Byzantine replicas nothing new, if its holder is honest.
+    Assumption: the bound on delay. If the share of an honest replica came too late, the holder shows it, and the
+    Byzantine replicas have one share too many.
+    Reason: by 2.1 the replica in dispute is Byzantine.
 
-Secrecy relies on the bound on delay too, once there is a dispute: a holder that shows the share of an honest replica,
-because it came too late, gives the Byzantine replicas one share too many.
+2.4 Property: enough holders are left to choose k.
+    Reason: an honest holder shows what is disputed, so its dealing is settled at every honest replica
+    (`transfer_receiver`, properties 7 and 8), and the honest holders are at least k. Their shares are of one sharing.
+    The holder of an excused replica is the exception (`transfer_sender`, property 4): it costs another attempt.
 
-3. Brief rolls: a replica that was missed before need not be waited for again (`unresponsive`). A replica that has all
-   it needs without the unresponsive ones first sends a brief roll: what it has, which replicas it does not wait for
-   (`skipped_replicas`), and which holders it does without (`skipped_holders`).
+Section 3: brief rolls. A replica that was missed before need not be waited for again (`unresponsive`). A replica that
+has all it needs without the unresponsive ones first sends a brief roll: what it has, which replicas it does not wait
+for (`skipped_replicas`, at most f), and which holders it does without (`skipped_holders`). A brief roll is agreed if
+all replicas that it does not skip make that same statement. An honest replica sends one brief roll for a key.
 
-- If all replicas not skipped by one brief roll, at least a majority, make that same statement, it is agreed, whatever
-  is said later. One of them is honest, so the replicas skipped by it have failed before. Two brief rolls can both be
-  agreed only if two honest replicas have missed one another: if one was killed and has lost its state, or if delay has
-  exceeded its bound. Even then neither skips a replica that it has heard on this key, and a replica skipped by either
-  deals nothing.
-- Otherwise brief rolls do not count. All wait as long as usual, state all that they have, and settle disputes. So no
-  recovered replica is left out, and a few replicas cannot skip a holder that deals only to some.
-- A replica that sent a brief roll names it in its full roll. So if all full rolls are the same and name none, no honest
-  replica sent one, and none can be agreed any more. If they name one, it may still be agreed, and the replicas wait for
-  the rounds to end.
+3.1 Property: an honest replica has stated an agreed brief roll. So what the roll skips has failed before.
+    Reason: n - f replicas have stated it, which are more than f.
+
+3.2 Property: honest replicas that did not miss one another agree on at most one brief roll.
+    Reason: let two be agreed, and take an honest author of each. Each author states one brief roll, so it is not among
+    the authors of the other, and the other roll skips it: the two authors have missed one another. One was killed and
+    has lost its state, or delay has exceeded its bound. Even then neither skips a replica that it has heard on this
+    key, and an honest replica that sees both uses the one that skips it, and deals nothing.
+    With more than f skipped replicas in a roll, f Byzantine replicas alone could agree on one.
+
+3.3 Property: no recovered replica is left out because some skip it, and a few replicas cannot skip a holder that deals
+    only to some.
+    Reason: a brief roll that is not agreed does not count. All wait as long as usual, send full rolls of all that they
+    have, and settle disputes.
+
+3.4 Property: no honest replica is done by full rolls at once while another is done by a brief roll.
+    Reason: a replica that sent a brief roll names it in its full roll. If all full rolls are the same and name none, no
+    honest replica sent one, and by 3.1 none is agreed. If they name one, it may still be agreed, and the replicas wait
+    for the rounds to end. By then all have the same brief rolls (1.1).
 """
 
 from __future__ import annotations

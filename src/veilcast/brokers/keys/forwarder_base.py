@@ -10,7 +10,7 @@ the key again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Final
+from typing import Final, NamedTuple
 
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.evidence import FaultEvidence
@@ -24,22 +24,25 @@ from veilcast.wire.base import Message
 from veilcast.wire.brokers import WantKey
 
 
+class ForwarderInputs(NamedTuple):
+    """What the keys of one broker are forwarded with."""
+
+    config: BrokerConfig
+    routes: RoutingView
+    replica_keys: ReplicaKeys
+    signing: SigningKey
+    entropy: Entropy
+    evidence: FaultEvidence
+
+
 class KeyForwarder(ABC):
     """The keys of one broker: key requests and the quiet period. A profile adds what happens to shares."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        routes: RoutingView,
-        replica_keys: ReplicaKeys,
-        signing: SigningKey,
-        entropy: Entropy,
-        evidence: FaultEvidence,
-        now: int,
-    ) -> None:
+    def __init__(self, inputs: ForwarderInputs, now: int) -> None:
         self.outbox: list[Outgoing] = []
-        self._config, self._routes, self._replica_keys = config, routes, replica_keys
-        self._signing, self._entropy, self._evidence = signing, entropy, evidence
+        config, routes = inputs.config, inputs.routes
+        self._config, self._routes, self._replica_keys = config, routes, inputs.replica_keys
+        self._signing, self._entropy, self._evidence = inputs.signing, inputs.entropy, inputs.evidence
         self._max_faulty = max(replica.scheme.max_faulty for replica in routes.own_replicas())
         self._quiet_until = now + quiet_period_us(config.bound_us, self._max_faulty)
         self._requests = _KeyRequests(config.want_us)

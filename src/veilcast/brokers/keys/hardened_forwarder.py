@@ -1,38 +1,47 @@
 """Keys through one broker by redistribution (`hardened`): receive, combine, deal, erase.
 
 Each key and attempt passes once. It comes from the publisher, or from the replicas of the previous node
-(`transfer_receiver`), and goes to every next hop with subscribers of the advertisement (`transfer_sender`). A repeated
-or late message finds the transfer finished, or was dealt too long ago to know, and changes nothing.
+(`transfer_receiver`), and goes to every next hop with subscribers of the advertisement (`transfer_sender`).
 
-A Byzantine holder may deal long before the others have anything to deal. So a transfer that has not begun is kept as
-long as its key is fresh (`quota.UnstartedTransfers`) and is then dropped without a trace, because this broker has made
-no statement on it. Statements of others wait until it has begun.
+1. Property: an honest replica deals a key once to each node, and makes one statement of each kind on it.
+   Assumption: it has not been restarted (see 3). Beyond its quota, a publisher's keys are refused (`quota`).
+   Reason: a repeated or late message finds the transfer finished, or its key too old, and changes nothing. A key is
+   fresh from `hold_us` before the dealing time that it names to `hold_us` after it. So a finished transfer is
+   remembered for 2 `hold_us` (`_MEMORY_FACTOR`): with 1, the key of a publisher whose clock is ahead would be
+   forgotten while it is fresh.
 
-A replica that was killed and restarted has lost its state. It must not say that it lacks a share that it had: a holder
-would show an honest replica's share, and the replica would have made two statements. So during the quiet period every
-new transfer is ignored permanently.
+2. Property: a transfer that has not begun leaves no trace when it is dropped.
+   Reason: a Byzantine holder may deal long before the others have anything to deal, so such a transfer is kept as long
+   as its key is fresh (`quota.UnstartedTransfers`). This broker has made no statement on it, so it may still come.
+   Statements of others wait until it has begun.
+
+3. Property: a replica that was killed and restarted has no share of an honest replica shown, and makes no second
+   statement that counts.
+   Assumption: `is_quiet` until the quiet period (`transfer_receiver`, property 10) is over and all claims are here.
+   Reason: it has lost its state. If it said that it lacks a share that it had, the holder would show an honest share.
+   So it ignores permanently every transfer that it sees in that time. When a Byzantine replica shows it an older one
+   afterwards, no honest holder shows what it dealt, and the rounds in which a statement counts are over.
+   Planted fault: `test_without_the_quiet_period_a_restarted_replica_would_reveal_keys`.
 """
 
 from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.evidence import FaultEvidence, FaultReason
+from veilcast.brokers.evidence import FaultReason
 from veilcast.brokers.keys.agreement import AgreementMessage
 from veilcast.brokers.keys.bulk import check_key_id
-from veilcast.brokers.keys.forwarder_base import KeyForwarder
+from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, PublisherShare, accept_publisher_share
-from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme
+from veilcast.brokers.keys.share_reception import ShareReception
 from veilcast.brokers.keys.transfer_receiver import TransferReceiver, quiet_period_us
 from veilcast.brokers.keys.transfer_sender import ExcuseQuota, TransferSender
 from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
 from veilcast.brokers.quota import IgnoredItems, PendingMessages, PublisherQuota, StoredDealing, UnstartedTransfers
-from veilcast.brokers.routing.view import Outgoing, Peer, RoutingView, all_replicas, is_from
+from veilcast.brokers.routing.view import Outgoing, Peer, all_replicas, is_from
 from veilcast.core.timers import Timers
-from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
-from veilcast.machine import Entropy
 from veilcast.wire.base import Message
 from veilcast.wire.brokers import AgreementWord, DisputeDealing, FirstShare, NextShare, ShareReceived
 
@@ -44,17 +53,9 @@ class HardenedKeyForwarder(KeyForwarder):
     """Bounded by `keys_max` and `done_max`, a quarter of each per publisher. Early messages are bounded per sender;
     unstarted transfers, and those ignored in the quiet period, by `done_max` per holder."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        routes: RoutingView,
-        replica_keys: ReplicaKeys,
-        signing: SigningKey,
-        entropy: Entropy,
-        evidence: FaultEvidence,
-        now: int,
-    ) -> None:
-        super().__init__(config, routes, replica_keys, signing, entropy, evidence, now)
+    def __init__(self, inputs: ForwarderInputs, now: int) -> None:
+        super().__init__(inputs, now)
+        config = inputs.config
         # Past transfers are remembered for longer than a key is fresh, by as much as clocks may differ.
         self._quota: PublisherQuota[TransferId] = PublisherQuota(
             config.keys_max, config.done_max, _MEMORY_FACTOR * config.hold_us
@@ -191,10 +192,8 @@ class HardenedKeyForwarder(KeyForwarder):
     def _make_receiver(self, transfer: TransferId, publisher: bytes) -> TransferReceiver:
         key_attempt, old, new = transfer
         assert old is not None, "a share from the publisher needs no receiver"
-        own_id, bound_us = self._own_id(new), self._config.bound_us
-        return TransferReceiver(
-            key_attempt, old, own_id, publisher, self._replica_keys, self._signing, bound_us, self._unresponsive
-        )
+        reception = ShareReception(key_attempt, old, self._own_id(new), publisher, self._replica_keys, self._signing)
+        return TransferReceiver(reception, self._config.bound_us, self._unresponsive)
 
     def _receiver(self, transfer: TransferId, now: int) -> TransferReceiver | None:
         """The receiver of the transfer, activated if it was inactive."""

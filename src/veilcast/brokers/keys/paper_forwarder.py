@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.evidence import FaultEvidence, FaultReason
+from veilcast.brokers.evidence import FaultReason
 from veilcast.brokers.keys.bulk import check_key_id
-from veilcast.brokers.keys.forwarder_base import KeyForwarder
+from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.paper_split import HOPS_MAX, SplitShare, TrailVerifier, split_again
-from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme
 from veilcast.brokers.quota import PendingMessages, PublisherQuota
-from veilcast.brokers.routing.view import Outgoing, Peer, RoutingView, all_replicas, is_from
-from veilcast.crypto.sign import SigningKey
+from veilcast.brokers.routing.view import Outgoing, Peer, all_replicas, is_from
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
-from veilcast.machine import Entropy
 from veilcast.wire import geometry as g
 from veilcast.wire.base import Message
 from veilcast.wire.brokers import FirstShare, LastShare, NextShare
@@ -32,17 +29,9 @@ class PaperKeyForwarder(KeyForwarder):
     """Bounded by `done_max` shares, a quarter per publisher. Verified statements are kept for the last few
     publishers."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        routes: RoutingView,
-        replica_keys: ReplicaKeys,
-        signing: SigningKey,
-        entropy: Entropy,
-        evidence: FaultEvidence,
-        now: int,
-    ) -> None:
-        super().__init__(config, routes, replica_keys, signing, entropy, evidence, now)
+    def __init__(self, inputs: ForwarderInputs, now: int) -> None:
+        super().__init__(inputs, now)
+        config = inputs.config
         self._quota: PublisherQuota[SplitShareId] = PublisherQuota(config.keys_max, config.done_max, config.hold_us)
         self._early_shares: PendingMessages[bytes, Peer, NextShare | FirstShare] = PendingMessages(
             count=256, size=1 << 20, senders=512, keep_us=8 * config.bound_us

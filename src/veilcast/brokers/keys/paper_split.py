@@ -4,9 +4,9 @@ and the subscriber reassembles the key.
 The publisher splits the key for the first node. Each replica there splits its share for the second node, and so on. A
 share is named by its path, the index it got at every hop. After h hops there are r^h shares.
 
-Claim: all Byzantine replicas of all hops together know no more than those of the first hop, which is nothing.
-Reason: the Byzantine replicas of one node together lack most sub-shares of whatever an honest replica before them
-split.
+Property: all Byzantine replicas of all hops together know no more than those of the first hop, which is nothing.
+Reason: the Byzantine replicas of one node are fewer than its threshold. So their sub-shares of whatever an honest
+replica before them split tell them nothing, and they hold nothing else that comes from its share.
 
 Three corrections of Algorithm 2:
 
@@ -22,17 +22,21 @@ A statement names its parent statement by a digest, so nobody can attach a share
 Commitments are hashes keyed with the share: without the share, an adversary would have to guess a whole key to learn
 anything from one.
 
-Reassembly (`KeyGatherer`): shares arrive with the statements that lead to them. As soon as a majority of the shares of
-one statement are there, the split value is computed and compared with the commitment one level up, and so on up to the
-key. The signatures show who is to blame; n = 2f + 1 shares are too few to correct errors, and enough to find them:
+Reassembly (`SplitKeyCollector`): shares arrive with the statements that lead to them. As soon as a majority of the
+shares of one statement are there, the split value is computed and compared with the commitment one level up, and so on
+up to the key. The signatures show who is to blame; n = 2f + 1 shares are too few to correct errors, and enough to find
+them:
 
 - a share that does not match its commitment is its sender's fault, because no honest broker accepts or forwards one;
 - shares that match their commitments, and together do not match the commitment one level up, are the splitter's fault:
   it signed for all of them and had seen the commitment to its own share;
 - two statements of one broker on the same share for the same receivers prove that it is Byzantine.
 
-Claim: no other replica is blamed, whatever the others do. The key is reconstructed without any share that a Byzantine
-replica touched, because honest replicas are a majority at every hop.
+Property: no honest replica is blamed, whatever the others do.
+Reason: an honest one causes none of these three.
+
+Property: the key is reconstructed without any share that a Byzantine replica touched.
+Reason: honest replicas are a majority at every hop, so a majority of the shares of every honest statement is theirs.
 """
 
 from __future__ import annotations
@@ -204,7 +208,7 @@ def _signed_bytes(statement: SplitStatement) -> bytes:
     return _ENCODER.encode(msgspec.structs.replace(statement, signature=bytes(SIGNATURE)))
 
 
-class KeyGatherer:
+class SplitKeyCollector:
     """Reassembles one key and attempt. All p disjoint paths lead here, and any of them is enough."""
 
     def __init__(self, key_attempt: KeyAttempt, verifier: TrailVerifier, *, most: int = 1 << 17) -> None:

@@ -1,11 +1,11 @@
 """Keys at a subscriber: those that are complete, and those that are being reassembled share by share.
 
 Shares come from the replicas of the edge node. No single share is trusted: the key is identified by the publisher's
-signed commitment, and is reconstructed from a majority's shares (`KeyCollector`, `KeyGatherer`). A share is stored only
-if its publisher signed for its key. Old shares can be replayed. So an incomplete key is charged to the replicas that
-sent shares of it, each within its own quota (`quota.ReplicaQuota`), and never evicts a complete key. Attempts never
-mix: the last few attempts of each key are kept, and the first that completes counts. Nor do two dealings of a Byzantine
-publisher in one attempt mix: its brokers are not to blame for them.
+signed commitment, and is reconstructed from a majority's shares (`RedistributedKeyCollector`, `SplitKeyCollector`). A
+share is stored only if its publisher signed for its key. Old shares can be replayed. So an incomplete key is charged to
+the replicas that sent shares of it, each within its own quota (`quota.ReplicaQuota`), and never evicts a complete key.
+Attempts never mix: the last few attempts of each key are kept, and the first that completes counts. Nor do two dealings
+of a Byzantine publisher in one attempt mix: its brokers are not to blame for them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final, TypeAlias, TypeVar
 
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.bulk import BulkOpener
-from veilcast.brokers.keys.paper_split import TWO_STATEMENTS, KeyGatherer, SplitShare, TrailVerifier
-from veilcast.brokers.keys.redistribution import DeliveredShare, KeyCollector
+from veilcast.brokers.keys.paper_split import TWO_STATEMENTS, SplitKeyCollector, SplitShare, TrailVerifier
+from veilcast.brokers.keys.redistribution import DeliveredShare, RedistributedKeyCollector
 from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.quota import ItemName, ReplicaQuota
-from veilcast.brokers.routing.subscriber_advertisements import KnownAdvertisement
+from veilcast.brokers.routing.known_advertisements import KnownAdvertisement
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.verifiable_sharing import Commitments
 from veilcast.errors import RemoteError, StaleError
@@ -75,7 +75,7 @@ class KeyReassembly:
         dealing = (key_attempt.attempt, delivery.publisher_header.points)
         if key.opener is not None and key.dealing != dealing:
             return None  # Another dealing, for other subscribers.
-        collector = key.collectors.get(dealing) or KeyCollector(key_attempt, advertisement.publisher)
+        collector = key.collectors.get(dealing) or RedistributedKeyCollector(key_attempt, advertisement.publisher)
         known = collector.faulty
         try:
             secret = collector.add(delivery, sender)
@@ -110,7 +110,7 @@ class KeyReassembly:
             return None
         if key.verifier is None:
             key.verifier = TrailVerifier(advertisement.publisher, self._replica_keys)
-        gatherer = key.gatherers.get(dealing) or KeyGatherer(key_attempt, key.verifier, most=SPLIT_SHARES_MAX)
+        gatherer = key.gatherers.get(dealing) or SplitKeyCollector(key_attempt, key.verifier, most=SPLIT_SHARES_MAX)
         known = gatherer.faulty
         try:
             secret = gatherer.add(split_share, sender)
@@ -160,8 +160,8 @@ class _PendingKey:
     opener: BulkOpener | None = None
     dealing: _DealingId = (0, b"")
     """The dealing that completed the key."""
-    collectors: dict[_DealingId, KeyCollector] = field(default_factory=dict)
-    gatherers: dict[_DealingId, KeyGatherer] = field(default_factory=dict)
+    collectors: dict[_DealingId, RedistributedKeyCollector] = field(default_factory=dict)
+    gatherers: dict[_DealingId, SplitKeyCollector] = field(default_factory=dict)
     points: dict[Scheme, bytes] = field(default_factory=dict)
     """The sharing that completed the key."""
     verifier: TrailVerifier | None = None

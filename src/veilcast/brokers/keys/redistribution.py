@@ -242,7 +242,7 @@ def redistribute_share(held: HeldShare, to: Scheme, signing: SigningKey, entropy
     return IssuedDealing(held.publisher_header, header, dealt)
 
 
-class KeyCollector:
+class RedistributedKeyCollector:
     """The subscriber's end: returns the secret as soon as a majority of a last node agrees on a sharing of it.
 
     Bounded by the replicas that send something: the first share of each counts.

@@ -64,8 +64,8 @@ class ShareReception:
         replica_keys: ReplicaKeys,
         signing: SigningKey,
     ) -> None:
-        self._key_attempt, self._old, self._own_id, self._publisher = key_attempt, old, own_id, publisher
-        self._replica_keys = replica_keys
+        self.key_attempt, self.old_scheme, self.own_id, self.publisher = key_attempt, old, own_id, publisher
+        self.replica_keys = replica_keys
         about = msgspec.msgpack.encode((key_attempt, old))
         roll_context, settlement_context = (digest(about, purpose=purpose) for purpose in (b"vc/attend", b"vc/settle"))
         payload_max = agreement.PAYLOAD_MAX - agreement.ENDORSEMENT_BYTES * own_id.scheme.size
@@ -94,13 +94,15 @@ class ShareReception:
     def proven_faulty(self) -> list[ReplicaId]:
         """Replicas and holders with two statements or two dealings under one signature."""
         replicas = sorted({*self._full_rolls.equivocators(), *self._brief_rolls.equivocators()})
-        return self.equivocating_holders + [ReplicaId(self._own_id.scheme, replica) for replica in replicas]
+        return self.equivocating_holders + [ReplicaId(self.own_id.scheme, replica) for replica in replicas]
 
     @property
     def equivocating_holders(self) -> list[ReplicaId]:
         """Old holders with two dealings."""
         return [
-            ReplicaId(self._old, holder) for holder, versions in sorted(self._seen_headers.items()) if len(versions) > 1
+            ReplicaId(self.old_scheme, holder)
+            for holder, versions in sorted(self._seen_headers.items())
+            if len(versions) > 1
         ]
 
     def accept_share(self, share: DealtShare) -> None:
@@ -112,7 +114,7 @@ class ShareReception:
             if dispute in self.disputes():
                 self._keep_share(dispute, share)
             return
-        if dispute.replica != self._own_id.index:
+        if dispute.replica != self.own_id.index:
             raise ForgedError("another replica's share, which is not in dispute")
         headers = self._headers.setdefault(header.holder, {})
         if len(headers) < _DEALINGS_PER_HOLDER:
@@ -139,7 +141,7 @@ class ShareReception:
 
     def is_sufficient(self, skipped_holders: Collection[int]) -> bool:
         """True if the dealings without these holders are enough for a share."""
-        return agreement.choose_contributors(self._table(skipped_holders), self._old.size) is not None
+        return agreement.choose_contributors(self._table(skipped_holders), self.old_scheme.size) is not None
 
     def accept_statement(self, statement: EndorsedStatement, round_number: int) -> None:
         broadcast = self._brief_rolls if agreement.is_brief_roll(statement.payload) else self._full_rolls
@@ -164,20 +166,20 @@ class ShareReception:
         for _, dealings in sorted(self._headers.items()):
             for root, header in list(dealings.values())[:1]:
                 by_publisher_header.setdefault(root.points, (root, []))[1].append(header)
-        found = (proof for proof in by_publisher_header.values() if len(proof[1]) >= self._old.threshold)
+        found = (proof for proof in by_publisher_header.values() if len(proof[1]) >= self.old_scheme.threshold)
         return next(found, self._received_proof)
 
     def accept_start_proof(self, root: PublisherHeader, headers: Sequence[HolderHeader]) -> None:
         """Check and keep the start proof of another replica, to pass it on. Raises for an invalid one."""
         self._check_root(root)
         by_holder = {header.holder: header for header in headers}
-        if len(by_holder) < self._old.threshold:
+        if len(by_holder) < self.old_scheme.threshold:
             raise ForgedError("too few holders to show that a hop has begun")
         for header in headers:
-            if header.old_scheme != self._old or header.new_scheme != self._own_id.scheme:
+            if header.old_scheme != self.old_scheme or header.new_scheme != self.own_id.scheme:
                 raise ForgedError("a dealing of another hop")
             self._check_header(header, root)
-        self._received_proof = root, list(by_holder.values())[: self._old.threshold]
+        self._received_proof = root, list(by_holder.values())[: self.old_scheme.threshold]
 
     @property
     def is_unanimous(self) -> bool:
@@ -188,7 +190,7 @@ class ShareReception:
     def is_skipped(self) -> bool:
         """True if all others agree and did not wait for this replica."""
         agreed = self._agreed()
-        return agreed is not None and self._own_id.index in agreed.roll.skipped_replicas
+        return agreed is not None and self.own_id.index in agreed.roll.skipped_replicas
 
     def certificate(self) -> list[EndorsedStatement]:
         """The statements that prove unanimity to others."""
@@ -221,7 +223,7 @@ class ShareReception:
 
     def disputes(self) -> list[Dispute]:
         """At the end of the last round: the disputes for holders to settle."""
-        return agreement.find_disputes(self._rolls(), self._own_id.scheme.size)
+        return agreement.find_disputes(self._rolls(), self.own_id.scheme.size)
 
     # --- disputes -----------------------------------------------------------------------------------------------------
 
@@ -244,19 +246,19 @@ class ShareReception:
 
     def choose_holders(self) -> tuple[int, ...] | None:
         """The old holders to combine; None if there are too few, which is impossible with a Byzantine minority."""
-        return agreement.choose_contributors(self._usable(), self._old.size)
+        return agreement.choose_contributors(self._usable(), self.old_scheme.size)
 
     def combine(self) -> HeldShare:
         """This replica's share of the new sharing, from the dealings of the chosen holders."""
         chosen = self.choose_holders()
         if chosen is None:
             raise LocalError("too few old holders have dealt")
-        dealt = agreement.majority_dealings(self._rolls(), self._own_id.scheme.size)
-        own = [self._shares.get(Dispute(holder, dealt[holder].name, self._own_id.index)) for holder in chosen]
+        dealt = agreement.majority_dealings(self._rolls(), self.own_id.scheme.size)
+        own = [self._shares.get(Dispute(holder, dealt[holder].name, self.own_id.index)) for holder in chosen]
         shares = [share for share in own if share is not None]
         if len(shares) != len(chosen):
             raise LocalError("an own share is missing, and no holder has shown it")
-        threshold, first = self._own_id.scheme.threshold, shares[0]
+        threshold, first = self.own_id.scheme.threshold, shares[0]
         parts = [
             verifiable_sharing.Subshare(
                 share.holder_header.holder, decode_commitments(share.holder_header.new_points), share.share
@@ -266,9 +268,9 @@ class ShareReception:
         agreed = verifiable_sharing.agreement_digest({part.holder: part.commitments for part in parts})
         old = decode_commitments(first.holder_header.old_points)
         commitments, share = verifiable_sharing.combine_subshares(
-            parts, old, self._own_id.index, threshold, agreed=agreed, verified=True
+            parts, old, self.own_id.index, threshold, agreed=agreed, verified=True
         )
-        return HeldShare(first.publisher_header, self._own_id, commitments, share)
+        return HeldShare(first.publisher_header, self.own_id, commitments, share)
 
     def _table(self, skipped_holders: Collection[int] = ()) -> DealingTable:
         return {
@@ -294,9 +296,9 @@ class ShareReception:
             if payload not in brief_rolls
         }
         for payload, roll in sorted(
-            brief_rolls.items(), key=lambda entry: self._own_id.index not in entry[1].skipped_replicas
+            brief_rolls.items(), key=lambda entry: self.own_id.index not in entry[1].skipped_replicas
         ):
-            if len(roll.skipped_replicas) <= self._own_id.scheme.max_faulty and (
+            if len(roll.skipped_replicas) <= self.own_id.scheme.max_faulty and (
                 statements := self._unanimous_statements(self._brief_rolls, payload, roll)
             ):
                 return _Agreement(roll, statements)
@@ -312,13 +314,13 @@ class ShareReception:
         """This statement of all replicas that the roll does not skip; empty if one is missing."""
         statements = broadcast.statements_with(payload)
         authors = {statement.author for statement in statements}
-        return statements if authors.union(roll.skipped_replicas) == set(range(1, self._own_id.scheme.size + 1)) else []
+        return statements if authors.union(roll.skipped_replicas) == set(range(1, self.own_id.scheme.size + 1)) else []
 
     def _rolls(self) -> dict[int, AttendanceRoll]:
         """The rolls that count: the agreed one for all, or each replica's own."""
         agreed = self._agreed()
         if agreed is not None:
-            return dict.fromkeys(range(1, self._own_id.scheme.size + 1), agreed.roll)
+            return dict.fromkeys(range(1, self.own_id.scheme.size + 1), agreed.roll)
         if self._own_roll is None:
             raise LocalError("the own roll must be announced before holders are chosen")
         return agreement.decode_rolls(self._full_rolls.sole_payloads())
@@ -329,28 +331,28 @@ class ShareReception:
         settled: set[Dispute] = set()
         for payload in self._settlements.sole_payloads().values() if open_disputes else ():
             settled.update(self._settled_by(payload, open_disputes))
-        return agreement.usable_dealings(rolls, self._own_id.scheme.size, settled)
+        return agreement.usable_dealings(rolls, self.own_id.scheme.size, settled)
 
     def check_share(self, share: DealtShare) -> Dispute:
         """The (holder, dealing, replica) of a share; raises unless it belongs to this key and hop and is valid."""
         header = share.holder_header
         if (
-            share.publisher_header.key_attempt != self._key_attempt
-            or header.old_scheme != self._old
-            or header.new_scheme != self._own_id.scheme
+            share.publisher_header.key_attempt != self.key_attempt
+            or header.old_scheme != self.old_scheme
+            or header.new_scheme != self.own_id.scheme
         ):
             raise ForgedError("a dealt share of another key or hop")
-        self._own_id.scheme.check_index(share.share.index)
+        self.own_id.scheme.check_index(share.share.index)
         self._check_root(share.publisher_header)
         self._check_header(header, share.publisher_header)
         verifiable_sharing.verify_share(share.share, decode_commitments(header.new_points))
         return Dispute(header.holder, header.name, share.share.index)
 
     def _check_root(self, root: PublisherHeader) -> None:
-        if root.key_attempt != self._key_attempt:
+        if root.key_attempt != self.key_attempt:
             raise ForgedError("a publisher header of another key")
         if root != self._root:
-            root.check(self._publisher)
+            root.check(self.publisher)
             self._root = root
 
     def _check_header(self, header: HolderHeader, root: PublisherHeader) -> None:
@@ -359,7 +361,7 @@ class ShareReception:
         name = header.name
         if name in versions and versions[name] == header:
             return
-        header.check(root, self._replica_keys)
+        header.check(root, self.replica_keys)
         if len(versions) < _DEALINGS_PER_HOLDER:
             versions[name] = header
 

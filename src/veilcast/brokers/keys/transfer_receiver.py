@@ -1,32 +1,92 @@
 """One hop of one key at one replica of the receiving node: `ShareReception`, with its timers (`hardened`).
 
-u is the bound on the delay between honest replicas, with their time to answer. All deadlines count from the start of
-the hop at this replica. The hop starts here when a majority of the old holders, so at least one honest holder, have
-dealt to this replica, or when other replicas prove that a majority has dealt. So Byzantine replicas cannot start a
-clock before the first honest holder has dealt. A replica that has started and is not done after u sends that proof to
-all others, so honest replicas start within 2 u of one another. Measured from the start:
+Times are in units of u, the bound on delay, and count from the start of the hop at this replica:
 
-    at once     a replica that has all dealt shares announces its roll (the others when they have them)
-    u           a replica that is not done proves to others that the hop has begun; again u after its announcement
-    4 u         every replica announces its roll: honest holders deal within 3 u of one another, see below
-    7 u         the first round ends; then, every 4 u, the others, f + 1 in all
-    + 4 u       if there are disputes, holders were asked and have shown the shares
-    + 3 u       each: the f + 1 rounds of settlement
+    0       a replica that has all dealt shares announces its full roll; one that lacks only those of unresponsive
+            holders (`unresponsive`) announces a brief roll
+    1       a replica that is not done proves to the others that the hop has begun, and so asks whether they are done;
+            it asks again 1 after its first announcement
+    4       a replica that has announced no full roll yet does
+    7       the first round ends; then, every 4, the others, f + 1 in all: E(i) = 7 + 4 (i - 1)
+    + 4     if there are disputes: holders were asked at E(f + 1), and have shown the shares
+    + 3     each: the f + 1 rounds of settlement
 
-A replica that has all shares except those of unresponsive holders (`unresponsive`) announces a brief roll at once. It
-is done if all replicas that the roll does not skip announce the same. Otherwise the hop proceeds as if no replica were
-unresponsive. A replica that is skipped by an agreed roll gets no share, even if it has recovered. Reason: Byzantine
-holders could make it wait for their shares, so it would be done later than within the 3 u below, would deal when the
-next node has already announced what it lacks, and would have to show those shares. A replica that has spoken is not
-unresponsive: it is waited for with this key if it was heard before this replica's announcement, and with later keys if
-it was in time.
+A replica is done when all that its roll does not skip have announced the same (by unanimity), or when the last round
+has ended (by the clock). Then it deals to the next node.
 
-A replica that is done by unanimity answers replicas that are not done with the statements that prove it, to all
-replicas, up to 8 u.
+Assumptions:
 
-Claim: all honest replicas are done within 3 u of one another.
-Reason: either all of them are done by unanimity, or none; those done by the clock are done within 2 u. The next node
-relies on these 3 u (see 4 u above).
+A1. A message between honest replicas arrives within 1, the time to answer included.
+A2. In both nodes at most f replicas are Byzantine, less than half. A replica that was killed lately counts as one.
+A3. All honest holders deal within 3 of one another, the first one at time D. At the first node they deal within 1: an
+    honest publisher sends to all at once. At every later node this is property 6 of the node before it.
+
+S(r) is the start at replica r, and S the first start at an honest one. Each property gives the reason for a constant,
+and what breaks if it is one less. `tests/brokers/test_transfer_timing.py` has the worst schedules, with each of the
+constants that a property needs (`_CALL`, `_ATTEND`, `_FIRST`, `_SETTLE`) one unit off as planted faults.
+
+1.  Property: no honest replica starts before D, whatever Byzantine replicas send.
+    Reason: a start needs the headers that f + 1 holders signed when they dealt. One of these holders is honest.
+
+2.  Property: honest replicas start within 2 of one another, and before D + 4.
+    Reason: the replica that started at S proves the start at S + 1, unless it is done. The proof arrives by S + 2, and
+    it is the headers that were dealt to this replica or that another replica has shown to it. (A replica that has no
+    dealt share yet keeps the proof until its first one comes. By property 1, an honest holder's comes by S + 1.) If the
+    first replica is done by S + 1, all that its roll does not skip have announced, and so have started. By D + 4, f + 1
+    honest holders have dealt to every replica.
+    `_CALL` = 1: with 2, starts would be 3 apart, and property 4 fails. With 0, every replica would call in every hop.
+
+3.  Property: the full roll of an honest replica lists the dealings of all honest holders.
+    Reason: it is announced at S(r) + 4 or when all have dealt. S(r) + 4 is after D + 4 (property 1), and honest
+    dealings arrive by D + 3 + 1 (A3, A1).
+    `_ATTEND` = 4: with 3, an honest replica can lack an honest holder's share. The holder shows that share, and f
+    Byzantine replicas then have f + 1 shares of the dealing: the key is revealed.
+
+4.  Property: the full roll of every honest replica arrives at every other in its first round.
+    Reason: it is sent by S + 2 + 4, arrives by S + 7, and no first round of an honest replica ends before S + 7.
+    `_FIRST` = 7: with 6, a roll of the replica that started last can come in the second round with one signature, and
+    is refused there and accepted elsewhere. The honest replicas then combine different dealings, and the key is lost.
+
+5.  Property: what an honest replica relays at its E(i), or sends as a certificate in its round i, arrives at every
+    honest replica in its round i + 1 at the latest. This is the assumption of the broadcast (`agreement`).
+    Reason: sent by S + 2 + E(i), it arrives by S + 3 + E(i), and E(i + 1) = E(i) + 4.
+    `_ROUND` = 4: 3 is the least. The fourth is a reserve, at a cost of f units and only where replicas disagree.
+
+6.  Property: all honest replicas that are not skipped are done within 3 of one another, and all by unanimity or none.
+    Reason: let r be the first that is done by unanimity, at T, and x another.
+    a. x has announced by T, because r has its statement, and asks by T + 1. The question arrives by T + 2. r answers
+       each question, also an earlier one, with its certificate to all, which arrives at x by T + 3.
+    b. r answers questions until S(r) + 8 (`_FIRST` + 1). x announces first by S(x) + 4, asks by S(x) + 5, and is heard
+       by S(x) + 6, so by S(r) + 8. The answer arrives by S(x) + 7, in the first round of x, or within 1 of T.
+    c. If r is done after its first round, it certifies unasked. r has signed each statement that x may lack, so x
+       accepts it in one round more than r, which is enough by property 5.
+    d. If T is in the last round, the statement that r lacked has f + 1 signatures. An honest replica has signed it, and
+       has sent it in an earlier round. So x has it in its last round, too.
+    e. If none is done by unanimity, all have the same statements and the same disputes (`agreement`), so the same
+       number of rounds. They are done within 2, as they started.
+    These 3 are A3 of the next node: with a longer time here, `_ATTEND` there must be longer.
+
+7.  Property: a share that an honest holder shows is stated by every honest replica that announces a settlement.
+    Reason: honest replicas ask within 2 of one another, the last question arrives 1 later, and the share 1 later.
+    `_SHOW` = 4: 2 is the least, because the replica that asked last has the share then and its statement settles the
+    dispute for all. With 4 no settlement depends on one replica.
+
+8.  Property: all honest replicas settle the same disputes.
+    Reason: the rounds of settlement are a broadcast. Statements are sent within 2, and arrive 1 later.
+    `_SETTLE` = 3: with 2, a Byzantine holder that shows a share to the replica that started last settles the dispute
+    there alone. The honest replicas then combine different dealings, and the key is lost.
+
+9.  Property: a replica that an agreed roll skips gets no share, even if it has recovered.
+    Reason: it is outside properties 2 and 6. Byzantine holders could make it wait for their shares and be done later
+    than 3 after the others. The next node would already have announced that it lacks what this replica deals, and an
+    honest share would have to be shown. A replica that has spoken is waited for: with this key if it was heard before
+    this replica's announcement, and with later keys if it was in time.
+
+10. Property: an honest holder can show each share that an honest replica disputes (`dispute_window_us`), and none that
+    it dealt to an earlier run of the replica that lacks it (`quiet_period_us`).
+    Reason: by property 2, receivers start within 4 of any honest dealing. They ask at E(f + 1), and the question takes
+    1: 4 + E(f + 1) + 1. A replica that restarts had started before, so the first honest dealing was before the restart
+    and the last by 3 later. Their windows have ended when the quiet period does, which is 4 longer: 3 is the least.
 """
 
 from __future__ import annotations
@@ -36,11 +96,10 @@ from typing import Final
 
 from veilcast.brokers.keys.agreement import AgreementMessage, Dispute, EndorsedStatement, split_to_fit
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, HolderHeader, PublisherHeader
-from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
+from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.keys.share_reception import ShareReception
 from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
 from veilcast.brokers.routing.view import Outgoing, all_replicas
-from veilcast.crypto.sign import SigningKey
 from veilcast.errors import LocalError, RemoteError, StaleError
 from veilcast.wire.brokers import AgreementWord, DisputeDealing, FloodKind
 
@@ -49,25 +108,16 @@ class TransferReceiver:
     """Bounded by the sizes of both nodes. `held_share` is set once the hop is done; `end_us` is when nothing more can
     come."""
 
-    def __init__(
-        self,
-        key_attempt: KeyAttempt,
-        old: Scheme,
-        own_id: ReplicaId,
-        publisher: bytes,
-        replica_keys: ReplicaKeys,
-        signing: SigningKey,
-        bound_us: int,
-        unresponsive: UnresponsiveReplicas,
-    ) -> None:
-        self.key_attempt, self.old_scheme, self.own_id, self.publisher = key_attempt, old, own_id, publisher
-        self._u, self._unresponsive = bound_us, unresponsive
-        self._keys = {each: replica_keys.key_of(each) for each in (*all_replicas(old), *all_replicas(own_id.scheme))}
+    def __init__(self, reception: ShareReception, bound_us: int, unresponsive: UnresponsiveReplicas) -> None:
+        self.key_attempt, self.old_scheme, self.own_id = reception.key_attempt, reception.old_scheme, reception.own_id
+        self.publisher = reception.publisher
+        self._reception, self._u, self._unresponsive = reception, bound_us, unresponsive
+        replicas = (*all_replicas(self.old_scheme), *all_replicas(self.own_id.scheme))
+        self._keys = {each: reception.replica_keys.key_of(each) for each in replicas}
         """Keys of all replicas, also after `ReplicaKeys` has dropped their schemes."""
         self._levels_before: dict[ReplicaId, int] = {}
         """Level of each replica (`UnresponsiveReplicas.level`) at this replica's first announcement."""
-        self._reception = ShareReception(key_attempt, old, own_id, publisher, replica_keys, signing)
-        self._other_replicas = [other for other in all_replicas(own_id.scheme) if other != own_id]
+        self._other_replicas = [other for other in all_replicas(self.own_id.scheme) if other != self.own_id]
         self._named_advertisements: dict[int, bytes] = {}
         self._announced_by: set[int] = set()
         """Replicas that have announced a roll themselves."""
@@ -403,28 +453,24 @@ class TransferReceiver:
 
 
 def dispute_window_us(bound_us: int, max_faulty: int) -> int:
-    """Longest time after its dealing that a holder may be asked to show shares: receivers start within 4 u of the
-    dealing."""
+    """Longest time after its dealing that a holder may be asked to show shares (property 10)."""
     return (4 + _FIRST + _ROUND * max_faulty + 1) * bound_us
 
 
 def quiet_period_us(bound_us: int, max_faulty: int) -> int:
-    """Time that a restarted replica stays silent: afterwards no holder shows what it dealt to an earlier run."""
+    """Time that a restarted replica stays silent: afterwards no honest holder shows what it dealt to an earlier run
+    (property 10)."""
     return dispute_window_us(bound_us, max_faulty) + 4 * bound_us
 
 
-def transfer_duration_us(bound_us: int, max_faulty: int) -> int:
-    """Longest duration of a hop, and so the longest time by which a Byzantine holder can deal before the honest
-    ones."""
-    return (_FIRST + _ROUND * max_faulty + _SHOW + _SETTLE * (max_faulty + 1)) * bound_us
-
-
 _VERSIONS_MAX: Final = 2
+"""Dealings of one holder that a replica keeps shares of; the second proves that the holder is Byzantine."""
 _EARLY_MAX: Final = 3
-"""Statements of one replica that are kept before this replica's announcement, for each replica of the node: replicas
-that did not wait may have proven unanimity by then."""
+"""Statements of one replica that are kept before this replica's announcement, for each replica of the node. An honest
+replica of a node of n sends at most n + 2 before its second round: its brief roll, its full roll, and a certificate.
+So 2 for each of n would do, and 3 is a reserve."""
 
-# In units of the bound on delay; the module docstring says what happens in each.
+# In units of the bound on delay; the module docstring derives each.
 _CALL: Final = 1
 _ATTEND: Final = 4
 _FIRST: Final = 7

@@ -1,17 +1,35 @@
 """The holder's side of a hop, once for each next node: it deals, shows disputed shares, and erases.
 
-A share is dealt once to each branch, with fresh randomness for each, and is erased in the same step. If it is needed
-again, the publisher makes another attempt. The dealing stays for disputes, as long as one can come
-(`transfer_receiver.dispute_window_us`), or until all replicas of the branch confirm that they have their share.
+1. Property: no two branches, and no two attempts, together have enough shares of one polynomial.
+   Reason: a share is dealt once to each branch, with fresh randomness for each, and is erased in the same step. If it
+   is needed again, the publisher makes another attempt.
 
-A dealt share is shown only if more than f replicas ask for it. At least one of them is honest, so the replica in
-question has signed that it lacks the share. And the shares of at most f replicas are shown. If more lack theirs, some
-of those are honest and delay has exceeded its bound. Then another attempt is better than showing their shares to
-Byzantine replicas.
+2. Property: Byzantine replicas learn no share of an honest replica from an honest holder that is asked to show it.
+   Assumption: the bound on delay.
+   Reason: a share is shown only if more than f replicas ask for it. One of these is honest, so it has seen a signed
+   roll of the replica in question that lacks the dealing. An honest replica's roll lists every honest dealing
+   (`transfer_receiver`, property 3). So the replica is Byzantine, and the coalition has its share anyway.
+   If f were enough to ask, Byzantine replicas could have any share shown.
 
-A replica that has acknowledged its share in time has it, and its denial is Byzantine. A replica that has not
-acknowledged may be honest with a stalled link, or Byzantine. The first times in a period (`ExcuseQuota`) its share is
-not shown, the dealing is excluded, and the publisher tries again. After that it is shown.
+3. Property: where the bound on delay was exceeded, at most f shares of a dealing are shown.
+   Reason: if more than f replicas lack theirs, some of those are honest. Then another attempt is better than showing
+   their shares. This limits the damage and does not prevent it: with one honest share beside their own f, Byzantine
+   replicas have f + 1 shares of this dealing (docs/limitations.md, "A bound on delay").
+
+4. Property: a stalled link of an honest replica does not have its share shown, unless it stalls again and again.
+   Reason: an honest replica acknowledges a share within 2 u and the acknowledgement delay of the queues: 1 u for the
+   share and 1 u for the acknowledgement (`_ACKNOWLEDGE_BOUNDS` = 2). One that has acknowledged by then has the share,
+   and its denial is Byzantine: the share is shown. One that has not may be honest with a stalled link, or Byzantine.
+   Its share is not shown, the dealing is excluded, and the publisher tries again, for the first 2 times in a period
+   (`ExcuseQuota`, `_EXCUSES_MAX` = 2). After that it is shown, or a Byzantine replica could stop every key so.
+   Constants: with `_ACKNOWLEDGE_BOUNDS` = 1, a prompt Byzantine replica counts as late and is excused. From 4 on, a
+   replica that has announced that it lacks the share could acknowledge it before the check.
+   `_EXCUSES_MAX` weighs the two risks, and no proof relies on it: with 1, a link that stalls while two keys pass has
+   the second share shown; each further excuse lets a Byzantine replica stop one more attempt in the period.
+
+5. Property: the dealing is kept as long as it can be asked for, and no longer.
+   Reason: it is kept for `transfer_receiver.dispute_window_us`, or until all replicas of the branch confirm that they
+   have their share: then no honest one asks, and f are too few.
 """
 
 from __future__ import annotations
@@ -182,5 +200,6 @@ class _SentDealing:
 
 
 _EXCUSES_MAX: Final = 2
+"""See property 4."""
 _ACKNOWLEDGE_BOUNDS: Final = 2
-"""Honest replicas acknowledge within this multiple of the bound on delay, plus the queues' acknowledgement delay."""
+"""See property 4: in multiples of the bound on delay, plus the queues' acknowledgement delay."""

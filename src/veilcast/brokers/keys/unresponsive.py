@@ -1,16 +1,36 @@
 """Replicas that a hop need not wait for, because earlier hops waited for them in vain.
 
-A replica that is dead, or pretends to be, costs each hop all the rounds reserved for Byzantine statements, each as long
-as the bound on delay. One hop may learn that, and the next ones should not wait again. A replica learns exactly what
-the honest replicas agree on at the end of a hop (`share_reception`), so all learn the same. The replicas that they skip
-are named in their rolls: safety does not require that two replicas know the same at the same time.
+A replica that is dead, or pretends to be, costs each hop all the rounds of `transfer_receiver`. One hop may learn that,
+and the next ones should not wait again.
 
-An absent replica gets no share, even if it has recovered. Byzantine replicas could then be a majority of the holders.
-So an absent replica is waited for again with every attempt at a key except the first, and with keys whose names select
-it, so with the same keys everywhere; half as often after each time in vain.
+1. Property: honest replicas that know different things of a third do not combine different dealings.
+   Reason: each replica names in its roll what it skips, and a roll counts only if all that it does not skip state the
+   same (`agreement`, section 3). Two replicas that know different things announce different rolls, and then all wait
+   as if nobody were absent.
 
-Absences are counted by publisher. If a replica cannot accept the keys of one publisher, because that publisher has
-filled its quota, no other publisher is affected.
+2. Property: honest replicas learn the same from a hop.
+   Assumption: the bound on delay held in that hop.
+   Reason: they record what they have agreed on at its end (`TransferReceiver._record_presence`): the authors of the
+   rolls and the holders of the usable dealings. So no replica of their own node that announces in time is missed,
+   whatever Byzantine replicas say of it. An honest holder can be: a Byzantine receiver that acknowledges nothing denies
+   its share, is excused (`transfer_sender`, property 4), and so excludes the dealing.
+
+3. Property: a replica that is back is waited for again, and soon.
+   Reason: it is not skipped with a second or later attempt at a key, nor with a first attempt at a key whose name
+   selects it. Names are the same everywhere, so all wait with the same keys. This is necessary: a skipped replica gets
+   no share although it is honest, and f Byzantine replicas beside it could be enough to withhold the key.
+   Constants: of the names, one in 4 << level selects it: one in 8 (`_RETRY_INTERVAL` = 4) after the first wait in vain,
+   half as many after each further one, and one in 128 (`_LEVEL_MAX` = 5) from the fifth on. They weigh delay, and
+   safety does not rely on them. With a level less, a dead replica delays one key in 64; with a level more,
+   one that is back stays out for 256 keys on average, as long as first attempts succeed without it.
+
+4. Property: hops that waited at the same time count once.
+   Reason: a wait in vain sets the level to one more than it was when that wait began.
+
+5. Property: a publisher can make replicas look absent for its own keys alone.
+   Reason: absences are counted by publisher. A replica that refuses the keys of one publisher, because that publisher
+   has filled its quota, is missed with these keys alone. A publisher also chooses its names, and so only when its own
+   keys wait.
 """
 
 from __future__ import annotations
@@ -63,4 +83,4 @@ def _is_retried(key: bytes, level: int) -> bool:
 
 _RETRY_INTERVAL: Final = 4
 _LEVEL_MAX: Final = 5
-"""One key in eight is waited for at first, one in 128 at the highest level."""
+"""See property 3: one key in 4 << level is waited for."""

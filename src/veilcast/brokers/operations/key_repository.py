@@ -50,7 +50,7 @@ class Repository:
         self.faults = Faults()
         self.refused: Counter[str] = Counter()
         self.version = 0
-        self.observed = 0
+        self.observed_count = 0
         """Always 0: no publication passes through; a broker counts them here."""
         self.signed, self._operator, self._config = overlay, operator, config
         self._overlay: BrokerOverlay = overlay.verify(operator)
@@ -63,20 +63,20 @@ class Repository:
         self._events: deque[Event] = deque([Listen("broker")])
 
     @property
-    def complete(self) -> bool:
+    def has_routing_state(self) -> bool:
         """Always True: it needs nothing from the others."""
         return True
 
-    def marks(self) -> dict[ReplicaId, dict[FaultReason, int]]:
+    def fault_counts(self) -> dict[ReplicaId, dict[FaultReason, int]]:
         """Always empty: what it accepts is signed, and the rest is refused."""
         return {}
 
     @property
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         """True if the operator has removed it. It still answers subscribers from its store."""
         return self._own_id() is None
 
-    def order(self, data: bytes, now: int) -> None:
+    def accept_order(self, data: bytes, now: int) -> None:
         """Accept a newer overlay, from the operator or through a client. Raises for an invalid one."""
         signed = SignedOverlay.decode(data)
         if signed.body == self.signed.body:
@@ -146,7 +146,7 @@ class Repository:
             case PullShare():
                 self._store.answer_pull(message, client)
             case OverlayOrder():
-                self.order(message.order, now)
+                self.accept_order(message.order, now)
             case WithdrawClaim():
                 pass  # Content sealed under the claim may still be read.
             case _:

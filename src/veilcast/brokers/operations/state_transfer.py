@@ -3,18 +3,27 @@
 
 The replica asks every replica that it is linked with. Those of neighbouring nodes send their claims, and it believes
 what enough replicas of one node say (`routing.router`). Its siblings send the claims of the edge node's clients, so
-that it knows which clients to wait for. Cloning a sibling is no option: the clone would hold its shares.
+that it knows which clients to wait for. Cloning a sibling is no option: the clone would hold its shares. The transfer
+is complete when all have answered and every known client has connected. Replicas that have not answered are asked
+again every `copy_us`.
 
-The transfer is complete when all have answered and every known client has connected; or when `copy_us` is over and, of
-each node, at least as many have answered as are honest, so that silence cannot delay it. Replicas that have not
-answered are asked again. A whole neighbouring node may be down: after `linger_us` the replica serves the others.
+1. Property: silent replicas, a minority of each node, delay the transfer by at most `PATIENCE_FACTOR` times `copy_us`.
+   Reason: after `copy_us` the answers of n - f replicas of each node suffice (n - 1 - f siblings): as many as are
+   honest. A claim that is not confirmed, or a client that is not connected, is waited for until `PATIENCE_FACTOR` times
+   `copy_us`, and no longer. An invented claim delays the transfer by that much.
 
-Among the replicas that answered, f Byzantine ones may have sent nothing, and fewer honest ones than make a claim
-believed may be left. Of its siblings too few are honest to make a client's claim believed at all. So a claim reported
-by a single replica is waited for, until the client connects or other replicas report it, for up to `PATIENCE_FACTOR`
-times `copy_us`, because clients and brokers reconnect after growing pauses. An invented claim delays the transfer by
-that much, and no more. Without this wait, two restarted replicas could both report "no subscribers", and the
-publication would be lost.
+2. Property: a transfer that completes by patience or before lacks no claim that honest replicas have.
+   Assumption: clients and brokers that are up reconnect within `PATIENCE_FACTOR` times `copy_us`.
+   Reason: among the n - f replicas that have answered, f may be Byzantine and silent about a claim, so fewer honest
+   ones may have reported it than make it believed; of its siblings too few are honest to make a client's claim believed
+   at all. So a claim reported by a single replica is waited for until the client connects or others report it. Without
+   this wait, two restarted replicas could both report "no subscribers", and the publication would be lost.
+   `PATIENCE_FACTOR` = 10: clients and brokers reconnect after pauses that grow to 16 times `connect_us`, by default
+   16 s. 10 times `copy_us` is 20 s by default, and leaves 4 s for connecting; 8 would leave nothing. Nothing compares
+   the two settings: an operator that lowers `copy_us` must lower `connect_us` of brokers and clients, too.
+
+3. Property: a whole neighbouring node that is down stops the transfer for `linger_us` at most.
+   Reason: then the replica serves the others. It may lack claims of that node, which sends them when it is back.
 """
 
 from __future__ import annotations
@@ -23,7 +32,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from veilcast.brokers.keys.scheme import max_faulty
-from veilcast.brokers.operations.detach import RemainingWork
+from veilcast.brokers.operations.detachment import RemainingWork
 from veilcast.core.timers import earliest
 
 
@@ -74,4 +83,4 @@ class RoutingStateTransfer:
 
 
 PATIENCE_FACTOR: Final = 10
-"""With the default settings of brokers and clients, 20 s; a client's longest pause is 16 s."""
+"""See property 2. In multiples of `copy_us`."""

@@ -5,9 +5,9 @@ claim of an edge node can come from one side only. A report of a single neighbou
 replica could keep a claim alive that the others have ended, or report a claim that theirs cover. A claim or withdrawal
 counts when enough replicas of the node have reported it, or a covering claim, that one of them is honest (`votes`). A
 client's own link is enough for its claims. A subscription whose proof matches no advertisement waits for one
-(`unmatched`); it is not routed, and nothing is sent to it.
+(`quota.UnmatchedSubscriptions`); it is not routed, and nothing is sent to it.
 
-Claim: replicas of one node forward the same claims to a neighbour, although they learn them in different orders.
+Property: replicas of one node forward the same claims to a neighbour, although they learn them in different orders.
 Reason: covering depends on nothing but the two claims. A claim that expires earlier never covers one that expires
 later, so an expiry uncovers nothing. Of two equal subscriptions the one that expires later covers the other; ties go to
 the larger id. Advertisements are never covered: subscribers need each publisher's key.
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.overlay import BrokerOverlay, hop_node, node_hop
+from veilcast.brokers.overlay import BrokerOverlay, hop_of_node, node_of_hop
 from veilcast.brokers.quota import UnmatchedSubscription, UnmatchedSubscriptions
 from veilcast.brokers.routing.claim_semantics import (
     ActiveClaim,
@@ -44,7 +44,7 @@ from veilcast.wire.brokers import Claim, ClaimKind, Routing, WithdrawClaim
 
 
 class RoutedMessage(NamedTuple):
-    """A message for all replicas of a neighbouring node or for a client, named by its hop (`overlay.node_hop`, or a
+    """A message for all replicas of a neighbouring node or for a client, named by its hop (`overlay.hop_of_node`, or a
     link's address)."""
 
     to: Address
@@ -78,7 +78,7 @@ class Router:
         self._hardened = config.profile == "hardened"
         self._codec: PredicateCodec[Any, Any] = predicate_codec(config.profile)
         self._directions = overlay.directions(home)
-        neighbours = [node_hop(node.id) for node in overlay.neighbours(home)]
+        neighbours = [hop_of_node(node.id) for node in overlay.neighbours(home)]
         semantics = ClaimSemantics(self._codec)
         self._tables: RoutingTables[ActiveClaim, PublicationQuery] = RoutingTables(
             neighbours, semantics, most=config.claims_max, most_of_one=config.claims_each
@@ -125,8 +125,8 @@ class Router:
         """All claims that a replica of this neighbour should know from here; for the own node, the claims of
         clients."""
         if node == self._home:
-            return [known.claim for known in self._known.values() if hop_node(known.hop) is None]
-        return [self._known[id_].claim for id_ in self._tables.sent_to(node_hop(node))]
+            return [known.claim for known in self._known.values() if node_of_hop(known.hop) is None]
+        return [self._known[id_].claim for id_ in self._tables.sent_to(hop_of_node(node))]
 
     @property
     def unconfirmed_count(self) -> int:
@@ -192,7 +192,7 @@ class Router:
             reported = self._votes.reported_claims(each)
             self._votes.close("claim", each)
             try:
-                self._accept(reported, node_hop(node))
+                self._accept(reported, hop_of_node(node))
             except RemoteError as error:  # A refusal of one claim does not affect the others.
                 refused = error
         if refused is not None:
@@ -203,7 +203,7 @@ class Router:
         if id_ in self._withdrawn:
             return
         claim, hop = self._find(id_)
-        if hop != node_hop(node):
+        if hop != hop_of_node(node):
             raise ForgedError("another hop's, and not this one's to end")
         check_withdraw(withdraw, claim)
         self._votes.add("end", id_, claim, node, replica)
@@ -271,7 +271,7 @@ class Router:
         self.new_advertisements.append(id_)
         self._send_updates(steps)
         for client in self._tables.interested_hops(id_):
-            if hop_node(client) is None:
+            if node_of_hop(client) is None:
                 self._send_claim(id_, client)
         if not any(
             each.subscriber_key == active.subscriber_key and each.predicate == predicate for each in same_subject
@@ -309,7 +309,7 @@ class Router:
     def _try_proof(self, id_: bytes, claim: Claim, node: bytes, replica: bytes) -> None:
         """A waiting claim is reported again with another proof. The proof of an honest replica is valid, or will be."""
         unmatched = self._unmatched.get(id_)
-        if unmatched is None or unmatched.hop != node_hop(node) or claim in unmatched.reported.values():
+        if unmatched is None or unmatched.hop != hop_of_node(node) or claim in unmatched.reported.values():
             return
         unmatched.reported[replica] = claim
         self._subscribe(id_, {replica: claim}, unmatched.hop)
@@ -340,12 +340,12 @@ class Router:
     def _send_overlapping(self, id_: bytes) -> None:
         """Send a client the advertisements that its subscription overlaps."""
         known = self._known[id_]
-        if known.claim.kind is ClaimKind.SUBSCRIPTION and hop_node(known.hop) is None:
+        if known.claim.kind is ClaimKind.SUBSCRIPTION and node_of_hop(known.hop) is None:
             for advertisement in self._tables.overlapping_advertisements(id_):
                 self._send_claim(advertisement, known.hop)
 
     def _count_client_claim(self, hop: Address, change: int) -> None:
-        if hop_node(hop) is None:
+        if node_of_hop(hop) is None:
             self._client_claims[hop] += change
             if not self._client_claims[hop]:
                 del self._client_claims[hop]
@@ -399,7 +399,7 @@ class Router:
             return unmatched.claim, unmatched.hop
         node = self._votes.reporting_node(id_)
         if node is not None:
-            return next(iter(self._votes.reported_claims(id_).values())), node_hop(node)
+            return next(iter(self._votes.reported_claims(id_).values())), hop_of_node(node)
         raise StaleError("the end of a claim that is not known here")
 
     def _find_advertisement(self, id_: bytes) -> _KnownClaim:

@@ -7,7 +7,7 @@ flow back along it, to the last hops of the advertisements that they overlap, an
 Covering, as in PADRES, saves messages: a neighbour gets only the subscriptions that no subscription sent to it covers,
 and the same for advertisements. Covered claims are known here and not there.
 
-Claim: a neighbour never knows less than it needs.
+Property: a neighbour never knows less than it needs.
 Reason: when a covering claim ends, all claims that only it covered are sent before its withdrawal. A new claim is sent
 before the claims that it covers are withdrawn.
 

@@ -19,8 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from veilcast.brokers.keys import agreement
-from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll
-from veilcast.brokers.keys.agreement import SignedBroadcast as Flooding
+from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll, SignedBroadcast
 from veilcast.brokers.keys.paper_split import SplitShare, split_again
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, IssuedDealing, redistribute_share
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys, Scheme
@@ -81,7 +80,7 @@ class DroppingBroker(ByzantineBroker):
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner, view)
-        self._half = view.rng.random() < 0.5
+        self._forwards_half = view.rng.random() < 0.5
 
     def on_message(self, message: Message, source: Address) -> None:
         if isinstance(message, ForwardContent):
@@ -89,7 +88,7 @@ class DroppingBroker(ByzantineBroker):
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
         kept = isinstance(message, ForwardContent | NextShare | LastShare | AgreementWord | RequestBlocks)
-        return [] if kept and not (self._half and self._view.rng.random() < 0.5) else [message]
+        return [] if kept and not (self._forwards_half and self._view.rng.random() < 0.5) else [message]
 
 
 class ShareCorruptingBroker(ByzantineBroker):
@@ -105,17 +104,17 @@ class ShareCorruptingBroker(ByzantineBroker):
             return [message]
         self.lies[peer] += 1
         if not self._view.hardened and isinstance(message, NextShare) and self._view.rng.random() < 0.5:
-            parcel = SplitShare.decode(message.share)
-            parcel = self._pieces(parcel)[parcel.index]
-            return [msgspec.structs.replace(message, share=parcel.encode().reveal())]
+            split_share = SplitShare.decode(message.share)
+            split_share = self._shares_of_other_secret(split_share)[split_share.index]
+            return [msgspec.structs.replace(message, share=split_share.encode().reveal())]
         return [msgspec.structs.replace(message, share=_flip_bit(message.share, self._view.rng))]
 
-    def _pieces(self, parcel: SplitShare) -> dict[int, SplitShare]:
+    def _shares_of_other_secret(self, split_share: SplitShare) -> dict[int, SplitShare]:
         """Shares of a random secret, under a signed statement."""
-        name, own = parcel.trail[-1].name, parcel.trail[-1].path[-1]
+        name, own = split_share.trail[-1].name, split_share.trail[-1].path[-1]
         if name not in self._split:
-            other = SplitShare(parcel.trail[:-1], own, Secret(self._view.entropy(len(parcel.data))))
-            made = split_again(other, parcel.trail[-1].to, self._view.signing, self._view.entropy)
+            other = SplitShare(split_share.trail[:-1], own, Secret(self._view.entropy(len(split_share.data))))
+            made = split_again(other, split_share.trail[-1].to, self._view.signing, self._view.entropy)
             self._split = {name: {each.index: each for each in made}}
         return self._split[name]
 
@@ -135,16 +134,16 @@ class ReplayingBroker(ByzantineBroker):
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner, view)
-        self._heard: deque[Message] = deque(maxlen=REMEMBERED_MAX)
+        self._seen: deque[Message] = deque(maxlen=REMEMBERED_MAX)
 
     def on_message(self, message: Message, source: Address) -> None:
-        self._heard.append(message)
+        self._seen.append(message)
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
         said = [message]
-        if self._heard and self._view.rng.random() < 0.5:
-            said.append(self._view.rng.choice(self._heard))
-        self._heard.append(message)
+        if self._seen and self._view.rng.random() < 0.5:
+            said.append(self._view.rng.choice(self._seen))
+        self._seen.append(message)
         return said
 
 
@@ -160,11 +159,11 @@ class EquivocatingBroker(ByzantineBroker):
         dealings: dict[bytes, list[DealtShare]] = {}
         for _, message in batch:
             if isinstance(message, NextShare) and self._view.hardened:
-                portion = DealtShare.decode(message.share)
-                dealings.setdefault(portion.holder_header.name, []).append(portion)
-        for name, portions in dealings.items():
-            if name not in self._second and len(portions) >= portions[0].holder_header.new_scheme.threshold:
-                self._remember(name, self._dealt_again(portions).shares)
+                dealt_share = DealtShare.decode(message.share)
+                dealings.setdefault(dealt_share.holder_header.name, []).append(dealt_share)
+        for name, dealt_shares in dealings.items():
+            if name not in self._second and len(dealt_shares) >= dealt_shares[0].holder_header.new_scheme.threshold:
+                self._remember(name, self._deal_again(dealt_shares).shares)
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
         place = self._view.peers.get(peer)
@@ -180,15 +179,15 @@ class EquivocatingBroker(ByzantineBroker):
             self.lies[peer] += 1
         return [said]
 
-    def _dealt_again(self, portions: Sequence[DealtShare]) -> IssuedDealing:
-        header = portions[0].holder_header
-        shares = {portion.share.index: portion.share for portion in portions}
+    def _deal_again(self, dealt_shares: Sequence[DealtShare]) -> IssuedDealing:
+        header = dealt_shares[0].holder_header
+        shares = {dealt_share.share.index: dealt_share.share for dealt_share in dealt_shares}
         chosen = list(shares.values())[: header.new_scheme.threshold]
         value = scalar_at_zero({share.index: share.value.reveal() for share in chosen})
         blinding = scalar_at_zero({share.index: share.blinding.reveal() for share in chosen})
         own = VerifiableShare(header.holder, Scalar(value), Scalar(blinding))
         held = HeldShare(
-            portions[0].publisher_header,
+            dealt_shares[0].publisher_header,
             ReplicaId(header.old_scheme, header.holder),
             Commitments.decode(header.old_points),
             own,
@@ -197,20 +196,22 @@ class EquivocatingBroker(ByzantineBroker):
 
     def _other_share(self, message: NextShare) -> NextShare:
         if not self._view.hardened:
-            parcel = SplitShare.decode(message.share)
-            other = self._split_again(parcel)[parcel.index - 1]
+            split_share = SplitShare.decode(message.share)
+            other = self._split_again(split_share)[split_share.index - 1]
         else:
-            portion = DealtShare.decode(message.share)
-            if portion.holder_header.name not in self._second:
+            dealt_share = DealtShare.decode(message.share)
+            if dealt_share.holder_header.name not in self._second:
                 return message
-            other = self._second[portion.holder_header.name][portion.share.index - 1]
+            other = self._second[dealt_share.holder_header.name][dealt_share.share.index - 1]
         return msgspec.structs.replace(message, share=other.encode().reveal())
 
-    def _split_again(self, parcel: SplitShare) -> list[Any]:
+    def _split_again(self, split_share: SplitShare) -> list[Any]:
         """One piece does not reveal the secret that it was given, so the second statement is on a random one."""
-        statement = parcel.trail[-1]
+        statement = split_share.trail[-1]
         if statement.name not in self._second:
-            other = SplitShare(parcel.trail[:-1], statement.path[-1], Secret(self._view.entropy(len(parcel.data))))
+            other = SplitShare(
+                split_share.trail[:-1], statement.path[-1], Secret(self._view.entropy(len(split_share.data)))
+            )
             self._remember(statement.name, split_again(other, statement.to, self._view.signing, self._view.entropy))
         return self._second[statement.name]
 
@@ -225,7 +226,7 @@ class IntermittentBroker(ByzantineBroker):
 
     def __init__(self, inner: Machine, view: ReplicaView) -> None:
         super().__init__(inner, view)
-        self._asleep: dict[bytes, bool] = {}
+        self._is_dropping: dict[bytes, bool] = {}
 
     def rewrite(self, message: Message, peer: Address) -> list[Message]:
         match message:
@@ -235,20 +236,20 @@ class IntermittentBroker(ByzantineBroker):
                 pass
             case _:
                 return [message]
-        if self._asleep.setdefault(key, self._view.rng.random() < 0.5):
+        if self._is_dropping.setdefault(key, self._view.rng.random() < 0.5):
             return []
-        if len(self._asleep) > REMEMBERED_MAX:
-            del self._asleep[next(iter(self._asleep))]
+        if len(self._is_dropping) > REMEMBERED_MAX:
+            del self._is_dropping[next(iter(self._is_dropping))]
         if isinstance(message, AgreementWord) and message.flood is FloodKind.ATTENDANCE:
-            return [_replace_statement(message, self._view, self._without_others)]
+            return [_replace_statement(message, self._view, self._skip_others)]
         return [message]
 
-    def _without_others(self, roll: AttendanceRoll) -> AttendanceRoll:
+    def _skip_others(self, roll: AttendanceRoll) -> AttendanceRoll:
         scheme = self._view.place.scheme
         others = [index for index in range(1, scheme.size + 1) if index != self._view.place.index]
-        aside = sorted(roll.table)[:1]
-        table = {holder: dealt for holder, dealt in roll.table.items() if holder not in aside}
-        return AttendanceRoll(table, tuple(others[: scheme.max_faulty]), tuple(aside))
+        skipped_holders = sorted(roll.table)[:1]
+        table = {holder: dealt for holder, dealt in roll.table.items() if holder not in skipped_holders}
+        return AttendanceRoll(table, tuple(others[: scheme.max_faulty]), tuple(skipped_holders))
 
 
 class MisroutingBroker(ByzantineBroker):
@@ -272,10 +273,14 @@ class AccusingBroker(ByzantineBroker):
         if not isinstance(message, NextShare) or not self._view.hardened:
             return
         try:
-            portion = DealtShare.decode(message.share)
+            dealt_share = DealtShare.decode(message.share)
         except RemoteError:
             return
-        origin, header, scheme = portion.publisher_header.key_attempt, portion.holder_header, self._view.place.scheme
+        origin, header, scheme = (
+            dealt_share.publisher_header.key_attempt,
+            dealt_share.holder_header,
+            self._view.place.scheme,
+        )
         others = tuple(index for index in range(1, scheme.size + 1) if index != self._view.place.index)
         self.inject(source, DisputeDealing(origin.key, origin.attempt, header.name, others))
 
@@ -322,14 +327,14 @@ def _replace_statement(
     if old is None:
         return message
     about = digest(msgspec.msgpack.encode((KeyAttempt(message.key, message.attempt), old)), purpose=b"vc/attend")
-    flood = Flooding(about, view.place, ReplicaKeys(nodes=1), view.signing)
-    words = tuple(
-        flood.announce(agreement.encode_roll(change(agreement.decode_roll(vouched.payload))))
-        if vouched.author == view.place.index
-        else vouched
-        for vouched in said.statements
+    broadcast = SignedBroadcast(about, view.place, ReplicaKeys(nodes=1), view.signing)
+    statements = tuple(
+        broadcast.announce(agreement.encode_roll(change(agreement.decode_roll(statement.payload))))
+        if statement.author == view.place.index
+        else statement
+        for statement in said.statements
     )
-    return msgspec.structs.replace(message, word=msgspec.structs.replace(said, statements=words).encode())
+    return msgspec.structs.replace(message, word=msgspec.structs.replace(said, statements=statements).encode())
 
 
 def _omit_last_holder(roll: AttendanceRoll) -> AttendanceRoll:

@@ -177,8 +177,8 @@ class BrokersPopulation(SubscriberPopulation, frozen=True, tag="brokers"):
             "lies": sum(provable_lies(liar).total() for liar in liars),
             "named": len({place: None for machine in machines for place in _suspects(unwrap(machine))}),
             "refused": sum(unwrap(machine).refused.total() for machine in machines),
-            "left": sum(broker.left for broker in up),
-            "version": min(version_of(broker.signed) for broker in up if not broker.left),
+            "left": sum(broker.has_left for broker in up),
+            "version": min(version_of(broker.signed) for broker in up if not broker.has_left),
         }
 
     def _versions(self, links: tuple[tuple[str, str], ...]) -> tuple[SignedOverlay, ...]:
@@ -196,7 +196,7 @@ class BrokersPopulation(SubscriberPopulation, frozen=True, tag="brokers"):
         """The operator gives the order to all brokers that it reaches: those of the first node and of the last."""
 
         def take(machine: Machine, now: int) -> None:
-            unwrap(machine).order(order, now)
+            unwrap(machine).accept_order(order, now)
 
         def give() -> None:
             for name in (*self.replica_names(0), *self.replica_names(self.nodes - 1)):

@@ -4,23 +4,41 @@ Inputs come by method call, outputs go to `outbox`; `handle(now, work)` and `nex
 client each have one `Deployment`. They ask it by which scheme to send to a node, whose statements count for it, and
 with which replicas to link.
 
-In the paper a replica announces by itself that it joins or leaves, so a Byzantine one can exclude honest ones until it
-is alone. Here only an order counts: a newer description of the whole overlay, signed by its operator. Orders spread
-from peer to peer: a peer that names an older version is shown the newest order.
+A node's scheme changes in two phases. From the order on, everyone accepts messages addressed by either scheme, new
+replicas copy the claims that they lack (`state_transfer`), and all report when they are ready. Then each sender
+switches to the new scheme, and tells the leaving replicas behind its last messages to them. They leave when their
+remaining work is done (`detachment`).
 
-A node's scheme changes in two phases:
+1. Property: only the operator changes who is a replica.
+   Reason: an order is a newer description of the whole overlay, signed by its operator; two of one version are refused.
+   (In the paper a replica announces by itself that it joins or leaves. A Byzantine one can then exclude honest ones
+   until it is alone.) Orders spread from peer to peer: a peer that names an older version is shown the newest order.
 
-1. From the order on, everyone accepts messages addressed by either scheme, new replicas copy the claims that they lack
-   (`state_transfer`), and all report when they are ready.
-2. A sender switches to the new scheme when all its replicas are ready, or after `prepare_us` when a majority is. By the
-   bound on delay the honest ones are ready by then, and a Byzantine one can delay nobody. (In the paper an attaching
-   replica counts toward the threshold at once, with empty tables.) After the switch, the sender tells the leaving
-   replicas, behind its last messages to them. They leave when their remaining work is done (`detach`).
+2. Property: no Byzantine replica of a new scheme delays the switch beyond `prepare_us`, and none makes it come early.
+   Reason: a sender switches when all replicas of the new scheme are ready, or after `prepare_us` when a majority is. A
+   majority contains an honest replica, so Byzantine replicas alone switch nothing. (In the paper an attaching replica
+   counts toward the threshold at once, with empty tables.)
 
-Transfers under the old scheme end under it; shares of two schemes never mix. If two senders of one hop switch at
-different times, neither scheme may get enough shares of a key: at the publisher's next attempt they agree.
+3. Property: after a switch, the honest replicas of the new scheme can serve.
+   Assumption: an honest replica that is up is ready within `prepare_us` of the order. It needs up to
+   `state_transfer.PATIENCE_FACTOR` times `copy_us` for its claims, and its quiet period runs at the same time: by
+   default 20 s and 10 s, where `prepare_us` is 30 s. With a shorter `prepare_us`, replicas that are not ready count as
+   faulty until they are.
+   Reason: all honest ones are ready after `prepare_us`, and they are a majority.
 
-One order is carried out at a time. A newer one waits, and of several only the newest.
+4. Property: shares of two schemes never mix.
+   Reason: every dealing and roll names its scheme, and transfers under the old scheme end under it. If two senders of
+   one hop switch at different times, neither scheme may get enough shares of a key. At the publisher's next attempt the
+   senders agree, because honest ones switch within `settle_us`.
+
+5. Property: nothing that was sent by the old scheme is refused by an honest replica that should have it.
+   Reason: the old scheme ends at a peer after `settle_us` at the earliest, when the last honest sender has switched and
+   its messages have arrived, and then only when the leaving replicas have said that they are done, or after
+   `linger_us`. The second bound keeps a Byzantine replica that never says so from blocking the next order.
+
+6. Property: orders are carried out one at a time, and a series of orders leaves at most one waiting.
+   Reason: a newer one waits until all nearby nodes are settled, and replaces one that waits. So a node has at most
+   three entries: the one to send by, the next, and the one that ends.
 
 Neighbour state (`NeighbourNode`, `NearbyReplicas`): what follows from the current schemes is looked up at every message
 and changes only with an order. So it is computed once, and again when the deployment changes.
@@ -36,7 +54,7 @@ import msgspec
 
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, max_faulty
-from veilcast.brokers.operations.detach import Detachment, DetachRule, RemainingWork
+from veilcast.brokers.operations.detachment import Detachment, DetachRule, RemainingWork
 from veilcast.brokers.operations.state_transfer import RoutingStateTransfer
 from veilcast.brokers.overlay import (
     BrokerOverlay,

@@ -1,18 +1,29 @@
 """Detaching: when a replica that the operator has removed may leave (P4, Algorithm 3, corrected).
 
 Each sender to the replica stops at its own time, and says so behind its last message by the old scheme. Until then the
-replica works as before. As printed, Algorithm 3 waits while an acknowledgement is missing *and* the queue is not empty:
-the replica leaves at the first moment its queue is empty, and everything that comes later is lost. It must wait while
-an acknowledgement is missing *or* there is work.
+replica works as before.
 
-Waiting for the acknowledgement of every neighbour is no better: one silent Byzantine neighbour, or one that never
-accepts its queue, keeps the replica for ever. When a majority of every neighbouring node has acknowledged, an honest
-replica of each has. The honest rest is late by at most the bound on delay, so the replica waits that long and leaves.
-After `linger_us` it leaves if a majority of any neighbouring node has acknowledged: other replicas, or the publisher's
-next attempt, carry what was in transit through it. If no node has a majority, the replica's successors have not joined,
-and no one sends by the new scheme. Then it stays, because without it the node would be gone.
+1. Property: the replica leaves with nothing that only it could bring.
+   Assumption: the bound on delay (`settle_us` is longer), and fewer than half of every neighbouring node are Byzantine.
+   Reason: it leaves when all neighbours have stopped and nothing is left to do, or when a majority of every
+   neighbouring node has stopped and acknowledged all for `settle_us`, and no key is held. A majority contains an honest
+   replica. The other honest ones stop within `settle_us` of it, the longest time between the first honest switch and
+   the last, their last messages included. If a key comes in this time, the time starts again. With less than a
+   majority, Byzantine replicas alone could start it.
 
-The printed rules are here for the experiment that shows what they lose.
+2. Property: no minority of any neighbouring node keeps the replica for ever.
+   Reason: one silent Byzantine neighbour, or one that never accepts its queue, could do so if all had to acknowledge.
+   So a majority is enough. A Byzantine publisher can hold keys up, and a majority may be slow. So `prepare_us` and
+   `linger_us` after the order (`until_us`) the replica leaves with whatever is left to do, if a majority of any
+   neighbouring node has stopped. Other replicas, or the publisher's next attempt, carry what was in transit through it.
+
+3. Property: no replica leaves before its successors have joined.
+   Reason: if no neighbouring node has a majority that has stopped, no one sends by the new scheme. Then the replica
+   stays, without a limit: without it the node would be gone.
+
+As printed, Algorithm 3 waits while an acknowledgement is missing *and* the queue is not empty: the replica leaves at
+the first moment its queue is empty, and everything that comes later is lost. It must wait while an acknowledgement is
+missing *or* there is work. The printed rules are here for the experiment that shows what they lose.
 """
 
 from __future__ import annotations
