@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import combinations, cycle, islice
 from typing import Any
 
-from veilcast.brokers.content.coding import ContentAssembly, Strategy, encode_content
+from veilcast.brokers.content.blocks import ContentAssembly, Strategy, encode_content
 from veilcast.brokers.keys.paper_split import SplitKeyCollector, SplitShare, TrailVerifier, split_again, split_key
 from veilcast.brokers.keys.redistribution import (
     RedistributedKeyCollector,

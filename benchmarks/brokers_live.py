@@ -26,7 +26,7 @@ from brokers.broker import Broker, Stage
 from brokers.members import Order, member_process, publishing, reading
 from brokers.overlay import Kind, overlay
 from relay_mosquitto import Figures, carry, place, spent
-from veilcast.brokers.content.coding import Strategy
+from veilcast.brokers.content.blocks import Strategy
 
 
 def main() -> None:

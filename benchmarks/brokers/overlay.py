@@ -28,7 +28,7 @@ from veilcast.authority.topic_keys import TopicRole
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.client import BrokerClient
 from veilcast.brokers.config import BrokerClientConfig
-from veilcast.brokers.content.coding import Strategy
+from veilcast.brokers.content.blocks import Strategy
 from veilcast.brokers.overlay import SignedOverlay
 from veilcast.cli.context import Context
 from veilcast.cli.files import format_toml, state_file

@@ -15,8 +15,8 @@ from support.message_strategies import messages, with_garbage
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.content import coding
-from veilcast.brokers.content.coding import Strategy, encode_content
+from veilcast.brokers.content import blocks
+from veilcast.brokers.content.blocks import Strategy, encode_content
 from veilcast.brokers.keys.scheme import Scheme
 from veilcast.brokers.overlay import node_id
 from veilcast.brokers.peer_sessions import PeerQueues
@@ -319,10 +319,10 @@ def test_content_that_just_fits_into_a_message_breaks_no_broker_when_its_attempt
     routing = Routing(advert.id, says, bytes(16), last, bytes(8))
 
     def carry(size: int, attempt: int = 0) -> ForwardContent:
-        digests = (coding._digest(coding.ContentBlock(routing.content, 1, bytes(size))), *[bytes(32)] * 254)
-        manifest = coding.ContentManifest(routing.content, size, 1, digests, bytes(64))
+        digests = (blocks._digest(blocks.ContentBlock(routing.content, 1, bytes(size))), *[bytes(32)] * 254)
+        manifest = blocks.ContentManifest(routing.content, size, 1, digests, bytes(64))
         assert keys.signing is not None
-        signature = keys.signing.sign(coding._signed_bytes(manifest), purpose=coding._PURPOSE)
+        signature = keys.signing.sign(blocks._signed_bytes(manifest), purpose=blocks._PURPOSE)
         signed = msgspec.structs.replace(manifest, signature=signature).encode()
         return ForwardContent(routing, signed, None if attempt else bytes(size), 0 if attempt else 1, attempt)
 

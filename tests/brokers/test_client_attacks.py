@@ -14,7 +14,7 @@ from support.edge_node_stub import EPOCH_US, OTHER, QUICK, SECOND, TOPIC, EdgeNo
 from veilcast.authority.epoch import epoch_of
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.topic_record import Profile
-from veilcast.brokers.content.coding import Strategy, encode_content
+from veilcast.brokers.content.blocks import Strategy, encode_content
 from veilcast.brokers.keys.paper_split import SplitShare, split_key
 from veilcast.brokers.keys.redistribution import (
     DeliveredShare,

@@ -14,7 +14,7 @@ from support.broker_network import BrokerNetwork
 from support.byzantine_scripts import change_roll, follow_protocol, without
 from support.key_transfer_chain import CLIENT, PUBLISHER, TransferChain, U, scheme
 from veilcast.brokers.config import BrokerClientConfig
-from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentManifest, Strategy, encode_content
+from veilcast.brokers.content.blocks import ATTEMPTS_MAX, ContentManifest, Strategy, encode_content
 from veilcast.brokers.evidence import FaultReason
 from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.routing.view import Outgoing, Peer

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilcast.brokers.content.coding import (
+from veilcast.brokers.content.blocks import (
     SINGLE_PATH_ATTEMPTS,
     ContentAssembly,
     ContentBlock,

@@ -11,7 +11,7 @@ import pytest
 
 from support.byzantine_scripts import delay, drop, misroute, replay, send_garbage, spoil
 from support.key_transfer_chain import ADVERT, CLIENT, Script, TransferChain, U, scheme
-from veilcast.brokers.content.coding import Strategy
+from veilcast.brokers.content.blocks import Strategy
 from veilcast.brokers.evidence import FaultReason
 from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.routing.view import Branch

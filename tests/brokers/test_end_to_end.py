@@ -10,7 +10,7 @@ import pytest
 
 from support.simulated_overlay import BROKER, CLIENT, EPOCH_US, NODES, OTHER, TOPIC, SimulatedOverlay, names_of
 from veilcast.authority.topic_record import Profile
-from veilcast.brokers.content.coding import Strategy
+from veilcast.brokers.content.blocks import Strategy
 from veilcast.machine import Address, Publication
 from veilcast.topics import All, Box, Conjunction, Equal, Label, Range
 

@@ -28,7 +28,7 @@ from support.key_transfer_chain import (
 from veilcast.brokers.keys import forwarder_base
 from veilcast.brokers.keys.agreement import PAYLOAD_MAX, AgreementMessage
 from veilcast.brokers.keys.agreement import SignedBroadcast as Words
-from veilcast.brokers.keys.bulk import make_key_id
+from veilcast.brokers.keys.bulk_key import make_key_id
 from veilcast.brokers.keys.paper_split import split_key
 from veilcast.brokers.keys.redistribution import accept_publisher_share, deal_key, redistribute_share
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme

@@ -10,7 +10,7 @@ import pytest
 from support.key_transfer_chain import ADVERT, PUBLISHER, scheme, signing
 from veilcast.brokers.evidence import FaultEvidence
 from veilcast.brokers.keys import reassembly as module
-from veilcast.brokers.keys.bulk import make_key_id
+from veilcast.brokers.keys.bulk_key import make_key_id
 from veilcast.brokers.keys.reassembly import KeyReassembly
 from veilcast.brokers.keys.redistribution import accept_publisher_share, deal_key
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys

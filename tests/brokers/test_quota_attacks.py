@@ -26,7 +26,7 @@ from support.key_transfer_chain import (
     signing,
 )
 from veilcast.brokers.keys.agreement import AgreementMessage
-from veilcast.brokers.keys.bulk import make_key_id
+from veilcast.brokers.keys.bulk_key import make_key_id
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.redistribution import DealtShare, accept_publisher_share, deal_key, redistribute_share
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId

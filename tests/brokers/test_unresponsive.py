@@ -21,9 +21,9 @@ from support.key_transfer_chain import (
     scheme,
     signing,
 )
-from veilcast.brokers.keys.bulk import make_key_id
+from veilcast.brokers.keys.bulk_key import make_key_id
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId
-from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
+from veilcast.brokers.keys.unresponsive_replicas import UnresponsiveReplicas
 from veilcast.brokers.routing.view import Outgoing, Peer
 from veilcast.errors import LocalError
 from veilcast.machine import Address

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from veilcast.brokers import broker
-from veilcast.brokers.content.coding import Strategy
+from veilcast.brokers.content.blocks import Strategy
 from veilcast.brokers.content.publisher import ContentPublisher
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme, max_faulty

@@ -10,7 +10,7 @@ from support.key_transfer_chain import ADVERT, PUBLISHER, TransferChain, scheme,
 from veilcast.brokers.keys import agreement
 from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll, DealingRef
 from veilcast.brokers.keys.agreement import SignedBroadcast as Words
-from veilcast.brokers.keys.bulk import make_key_id
+from veilcast.brokers.keys.bulk_key import make_key_id
 from veilcast.brokers.keys.redistribution import (
     HeldShare,
     HolderHeader,
@@ -20,7 +20,7 @@ from veilcast.brokers.keys.redistribution import (
     redistribute_share,
 )
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme
-from veilcast.brokers.keys.unresponsive import _is_retried
+from veilcast.brokers.keys.unresponsive_replicas import _is_retried
 from veilcast.brokers.routing.view import Outgoing
 from veilcast.crypto import verifiable_sharing
 from veilcast.crypto.derive import digest

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.content.coding import (
+from veilcast.brokers.content.blocks import (
     ContentAssembly,
     ContentBlock,
     ContentManifest,
@@ -29,7 +29,7 @@ from veilcast.brokers.content.coding import (
 )
 from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence
-from veilcast.brokers.keys.bulk import make_key_id
+from veilcast.brokers.keys.bulk_key import make_key_id
 from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder

@@ -1,8 +1,8 @@
 """The broker: one replica of a virtual node. It routes claims and forwards keys and content (P4).
 
-The broker connects its parts: `links` has the streams, `operations.deployment` says with which replicas and by which
-scheme to work, `routing.router` decides which claims to believe, `keys.forwarder_base` and `content.forwarder` forward
-keys and content. This file decides which peer may send which message:
+The broker connects its parts: `broker_links` has the streams, `operations.deployment` says with which replicas and by
+which scheme to work, `routing.router` decides which claims to believe, `keys.forwarder_base` and `content.forwarder`
+forward keys and content. This file decides which peer may send which message:
 
 - a client sends its own claims and publications;
 - replicas of neighbouring nodes send claims, keys and content;
@@ -18,6 +18,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from random import Random
 
+from veilcast.brokers.broker_links import BrokerLinks
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
@@ -25,7 +26,6 @@ from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
 from veilcast.brokers.keys.paper_forwarder import PaperKeyForwarder
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
-from veilcast.brokers.links import BrokerLinks
 from veilcast.brokers.operations.deployment import Deployment, RedeployTimes
 from veilcast.brokers.operations.detachment import RemainingWork
 from veilcast.brokers.overlay import SignedOverlay, node_of_hop

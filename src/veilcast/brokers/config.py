@@ -12,8 +12,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from veilcast.authority.topic_record import Profile
-from veilcast.brokers.content.coding import Strategy
-from veilcast.brokers.keys.bulk import NUMBER_MAX
+from veilcast.brokers.content.blocks import Strategy
+from veilcast.brokers.keys.bulk_key import NUMBER_MAX
 from veilcast.core.settings import check_minimum
 from veilcast.errors import ConfigError
 

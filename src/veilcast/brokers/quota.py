@@ -484,6 +484,9 @@ def _remove(table: dict[Owner, dict[Key, None]], owner: Owner, key: Key) -> None
 
 
 _PARTS: Final = 4
+"""With 1, a single publisher could fill a store. With each further part, one more Byzantine publisher is needed to fill
+the store, and a busy publisher has less of it."""
 _SCHEMES_KEPT: Final = 2
+"""The current scheme of a node and the one before it: one order is carried out at a time (`operations.deployment`)."""
 _DEALINGS_PER_HOLDER: Final = 2
 """The second dealing proves that a holder is Byzantine."""

@@ -14,7 +14,7 @@ from support.fuzz.fuzz_target import Format, Group, Prepared
 from support.fuzz.targets_wire import one
 from support.message_strategies import of_type
 from veilcast.authority.topic_record import Profile
-from veilcast.brokers.content.coding import ContentManifest, Strategy, encode_content
+from veilcast.brokers.content.blocks import ContentManifest, Strategy, encode_content
 from veilcast.brokers.keys import agreement, share_reception
 from veilcast.brokers.keys.agreement import AgreementMessage, AttendanceRoll, DealingRef
 from veilcast.brokers.keys.paper_split import SplitShare, split_key
@@ -118,7 +118,7 @@ def replicas_say() -> Prepared:
     return Prepared(check, (), [*(each.encode() for each in said), roll, evidence], Format.MSGPACK)
 
 
-@GROUP.target("manifest", "the manifest of a content, from publishers", "brokers.content.coding:ContentManifest.decode")
+@GROUP.target("manifest", "the manifest of a content, from publishers", "brokers.content.blocks:ContentManifest.decode")
 def manifest() -> Prepared:
     made = [
         encode_content(bytes(16), b"content" * 99, strategy, _scheme(1), signing("publisher", 1))[0]

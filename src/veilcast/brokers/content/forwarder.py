@@ -14,7 +14,7 @@ Byzantine replicas that the node in question tolerates.
    senders, one of them honest; with f, all senders could be Byzantine. In a larger next node some replicas have fewer
    senders (of 7 after 3, one has none). But the manifest of a repeated attempt goes to all, because the attempt number
    is not signed and more than f replicas must name it (`state.AttemptVotes`). Blocks go along, or on their own paths
-   (`coding.choose_carriers`), around replicas that are proven Byzantine where others are left.
+   (`blocks.choose_carriers`), around replicas that are proven Byzantine where others are left.
 
 3. Property: a replica that has the manifest and needs a block gets it, if the previous node has it.
    Reason: a replica does not request a block merely because it did not come, because most replicas need none. A
@@ -45,7 +45,7 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentBlock, ContentManifest, Strategy, choose_carriers
+from veilcast.brokers.content.blocks import ATTEMPTS_MAX, ContentBlock, ContentManifest, Strategy, choose_carriers
 from veilcast.brokers.content.state import AttemptVotes, BranchState, ContentState, HopName
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme

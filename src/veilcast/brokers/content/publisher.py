@@ -3,14 +3,21 @@
 A topic has one shared key for a bulk of publications, which is transferred once, separately. Keys do not survive a
 restart: a pending publication is sealed again with another key, and subscribers recognize it by its id.
 
-A publication is confirmed when f + 1 replicas confirm it, because one of them is honest. An unconfirmed one is sent
-again after a while, with a new attempt number, and its key with it: the publisher cannot tell which of the two got
-lost. Shares of two attempts never mix, so each attempt is dealt afresh. After a few attempts the publication is sealed
-again under a new key. The same happens when the advertisement's validity period is over, because the subscribers' keys
-change with it.
+1. Property: a publication is confirmed only if an honest replica of the edge node confirms it.
+   Reason: f + 1 replicas must confirm it. With f, Byzantine ones alone could.
 
-Subscribers that lack a key request it through the brokers. Any broker on the path could request it in their name. That
-costs one dealing per `again_us`, and ever fewer, and a key that has been dealt too often is replaced.
+2. Property: an unconfirmed publication gets through once the brokers let it.
+   Reason: it is sent again after a while, with a new attempt number, and its key with it: the publisher cannot tell
+   which of the two got lost. After a few attempts (`blocks.ATTEMPTS_MAX`) it is sealed again under a new key. The same
+   happens when the advertisement's validity period is over, because the subscribers' keys change with it.
+
+3. Property: attempts reveal no key.
+   Reason: each attempt is dealt afresh, and shares of two attempts never mix.
+
+4. Property: Byzantine brokers cannot make the publisher deal without bound.
+   Reason: subscribers that lack a key request it through the brokers, and any broker on the path could request it in
+   their name. That costs one dealing per `again_us`, and ever fewer. A key that has been dealt 256 times
+   (`KEY_ATTEMPTS_MAX` + 1, all numbers that an attempt's byte has) is replaced.
 """
 
 from __future__ import annotations
@@ -22,10 +29,10 @@ from typing import Final
 import msgspec
 
 from veilcast.brokers.config import BrokerClientConfig
-from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentBlock, choose_carriers, encode_content
+from veilcast.brokers.content.blocks import ATTEMPTS_MAX, ContentBlock, choose_carriers, encode_content
 from veilcast.brokers.content.sealed_publication import encode_publication, seal_publication
 from veilcast.brokers.edge_links import EdgeLinks
-from veilcast.brokers.keys.bulk import BulkSealer, RefreshPolicy
+from veilcast.brokers.keys.bulk_key import BulkSealer, RefreshPolicy
 from veilcast.brokers.keys.paper_split import split_key
 from veilcast.brokers.keys.redistribution import deal_key
 from veilcast.brokers.keys.scheme import KeyAttempt

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from veilcast.brokers.content.coding import ContentManifest
+from veilcast.brokers.content.blocks import ContentManifest
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.routing.view import Branch, Peer, is_from
 from veilcast.machine import Address

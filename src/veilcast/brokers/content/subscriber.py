@@ -21,7 +21,7 @@ from random import Random
 from typing import Literal, NamedTuple, TypeAlias
 
 from veilcast.brokers.config import BrokerClientConfig
-from veilcast.brokers.content.coding import ATTEMPTS_MAX, ContentAssembly, ContentBlock, ContentManifest
+from veilcast.brokers.content.blocks import ATTEMPTS_MAX, ContentAssembly, ContentBlock, ContentManifest
 from veilcast.brokers.content.sealed_publication import open_publication
 from veilcast.brokers.edge_links import EdgeLinks
 from veilcast.brokers.evidence import FaultEvidence, FaultReason

@@ -41,10 +41,11 @@ is excluded. From the rest, the first k holders are chosen that agree on their o
     (`transfer_receiver`, properties 7 and 8), and the honest holders are at least k. Their shares are of one sharing.
     The holder of an excused replica is the exception (`transfer_sender`, property 4): it costs another attempt.
 
-Section 3: brief rolls. A replica that was missed before need not be waited for again (`unresponsive`). A replica that
-has all it needs without the unresponsive ones first sends a brief roll: what it has, which replicas it does not wait
-for (`skipped_replicas`, at most f), and which holders it does without (`skipped_holders`). A brief roll is agreed if
-all replicas that it does not skip make that same statement. An honest replica sends one brief roll for a key.
+Section 3: brief rolls. A replica that was missed before need not be waited for again (`unresponsive_replicas`). A
+replica that has all it needs without the unresponsive ones first sends a brief roll: what it has, which replicas it
+does not wait for (`skipped_replicas`, at most f), and which holders it does without (`skipped_holders`). A brief roll
+is agreed if all replicas that it does not skip make that same statement. An honest replica sends one brief roll for a
+key.
 
 3.1 Property: an honest replica has stated an agreed brief roll. So what the roll skips has failed before.
     Reason: n - f replicas have stated it, which are more than f.

@@ -30,14 +30,14 @@ from typing import Final, TypeAlias
 
 from veilcast.brokers.evidence import FaultReason
 from veilcast.brokers.keys.agreement import AgreementMessage
-from veilcast.brokers.keys.bulk import check_key_id
+from veilcast.brokers.keys.bulk_key import check_key_id
 from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, PublisherShare, accept_publisher_share
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme
 from veilcast.brokers.keys.share_reception import ShareReception
 from veilcast.brokers.keys.transfer_receiver import TransferReceiver, quiet_period_us
 from veilcast.brokers.keys.transfer_sender import ExcuseQuota, TransferSender
-from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
+from veilcast.brokers.keys.unresponsive_replicas import UnresponsiveReplicas
 from veilcast.brokers.quota import IgnoredItems, PendingMessages, PublisherQuota, StoredDealing, UnstartedTransfers
 from veilcast.brokers.routing.view import Outgoing, Peer, all_replicas, is_from
 from veilcast.core.timers import Timers

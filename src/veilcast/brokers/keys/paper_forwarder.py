@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from veilcast.brokers.evidence import FaultReason
-from veilcast.brokers.keys.bulk import check_key_id
+from veilcast.brokers.keys.bulk_key import check_key_id
 from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.paper_split import HOPS_MAX, SplitShare, TrailVerifier, split_again
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, Scheme

@@ -1,11 +1,18 @@
 """Keys at a subscriber: those that are complete, and those that are being reassembled share by share.
 
-Shares come from the replicas of the edge node. No single share is trusted: the key is identified by the publisher's
-signed commitment, and is reconstructed from a majority's shares (`RedistributedKeyCollector`, `SplitKeyCollector`). A
-share is stored only if its publisher signed for its key. Old shares can be replayed. So an incomplete key is charged to
-the replicas that sent shares of it, each within its own quota (`quota.ReplicaQuota`), and never evicts a complete key.
-Attempts never mix: the last few attempts of each key are kept, and the first that completes counts. Nor do two dealings
-of a Byzantine publisher in one attempt mix: its brokers are not to blame for them.
+Shares come from the replicas of the edge node, of which fewer than half are Byzantine.
+
+1. Property: the subscriber accepts no key but the publisher's.
+   Reason: a share is stored only if its publisher signed for its key. The key is identified by the publisher's signed
+   commitment, and is reconstructed from a majority's shares (`RedistributedKeyCollector`, `SplitKeyCollector`).
+
+2. Property: replayed shares evict no key that an honest replica is sending, and no complete key.
+   Reason: an incomplete key is charged to the replicas that sent shares of it, each within its own quota
+   (`quota.ReplicaQuota`). Complete keys have a table of their own.
+
+3. Property: no honest replica is blamed for what a Byzantine publisher dealt.
+   Reason: neither attempts nor two dealings in one attempt mix. The last few attempts of each key are kept, and the
+   first that completes counts.
 """
 
 from __future__ import annotations
@@ -15,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
-from veilcast.brokers.keys.bulk import BulkOpener
+from veilcast.brokers.keys.bulk_key import BulkOpener
 from veilcast.brokers.keys.paper_split import TWO_STATEMENTS, SplitKeyCollector, SplitShare, TrailVerifier
 from veilcast.brokers.keys.redistribution import DeliveredShare, RedistributedKeyCollector
 from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme

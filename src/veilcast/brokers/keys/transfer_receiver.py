@@ -3,7 +3,7 @@
 Times are in units of u, the bound on delay, and count from the start of the hop at this replica:
 
     0       a replica that has all dealt shares announces its full roll; one that lacks only those of unresponsive
-            holders (`unresponsive`) announces a brief roll
+            holders (`unresponsive_replicas`) announces a brief roll
     1       a replica that is not done proves to the others that the hop has begun, and so asks whether they are done;
             it asks again 1 after its first announcement
     4       a replica that has announced no full roll yet does
@@ -98,7 +98,7 @@ from veilcast.brokers.keys.agreement import AgreementMessage, Dispute, EndorsedS
 from veilcast.brokers.keys.redistribution import DealtShare, HeldShare, HolderHeader, PublisherHeader
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.keys.share_reception import ShareReception
-from veilcast.brokers.keys.unresponsive import UnresponsiveReplicas
+from veilcast.brokers.keys.unresponsive_replicas import UnresponsiveReplicas
 from veilcast.brokers.routing.view import Outgoing, all_replicas
 from veilcast.errors import LocalError, RemoteError, StaleError
 from veilcast.wire.brokers import AgreementWord, DisputeDealing, FloodKind

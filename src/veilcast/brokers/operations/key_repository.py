@@ -1,8 +1,8 @@
 """A replica of the repository: stores key shares for subscribers that ask, outside the overlay (P4, adaptations).
 
-It consists of links (`links`), which all lead to clients here, and a share store (`share_store`). Replicas of the
-repository do not know one another and forward nothing. A replica stores nothing on disk. After a restart clients send
-their advertisements again, and keys that it lacks are available from the others, which are a majority.
+It consists of links (`broker_links`), which all lead to clients here, and a share store (`share_store`). Replicas of
+the repository do not know one another and forward nothing. A replica stores nothing on disk. After a restart clients
+send their advertisements again, and keys that it lacks are available from the others, which are a majority.
 
 The overlay that the operator signs lists the replicas. Clients bring newer versions.
 """
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from random import Random
 
+from veilcast.brokers.broker_links import BrokerLinks
 from veilcast.brokers.config import BrokerConfig
 from veilcast.brokers.evidence import FaultReason
 from veilcast.brokers.keys.scheme import ReplicaId
-from veilcast.brokers.links import BrokerLinks
 from veilcast.brokers.operations.share_store import ShareStore
 from veilcast.brokers.overlay import BrokerOverlay, SignedOverlay, add_overlay_keys, overlay_replica_keys
 from veilcast.core.timers import earliest

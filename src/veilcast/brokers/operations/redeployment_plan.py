@@ -1,15 +1,20 @@
 """From the reports of brokers on one another to a placement plan, and from the plan to the next orders.
 
-A single report is not believed, because a Byzantine broker could have honest ones removed. A failure counts if enough
-replicas of one node report it that one of them is honest. The confirmed failures give each replica a risk, and
-`placement` makes a plan of the risks, the paper's or ours.
+The confirmed failures give each replica a risk, and `placement` makes a plan of the risks, the paper's or ours.
 
-Byzantine replicas must not cause replicas to be moved to or from a node by failing themselves. So a node's risk is the
-median of its replicas' risks: while fewer than half are Byzantine, some honest replica fails no less often and one no
-more often. Replicas proven Byzantine do not count in it: they are to be replaced, and among the others the Byzantine
-ones are a smaller part still. A `hardened` plan allots only spare replicas. A node gives up replicas only if the
-operator says so, one pair per plan, and the leaving replicas are drawn by lot with a secret of the operator. If the
-most failing ones left, Byzantine replicas that never fail would stay until they own the node.
+1. Property: no minority of a node slanders a replica.
+   Reason: a failure counts as often as enough replicas of one node report it that one of them is honest: the (f + 1)-th
+   largest count.
+
+2. Property: Byzantine replicas do not attract replicas to a node by failing, nor drive them away.
+   Reason: a node's risk is the median of its replicas' risks: while fewer than half are Byzantine, some honest replica
+   fails no less often and one no more often. Replicas proven Byzantine do not count in it: they are to be replaced, and
+   among the others the Byzantine ones are a smaller part still.
+
+3. Property: Byzantine replicas do not come to own a node by never failing.
+   Reason: a `hardened` plan allots only spare replicas. A node gives up replicas only if the operator says so, one pair
+   per plan, and the leaving replicas are drawn by lot with a secret of the operator. If the most failing ones left,
+   replicas that never fail would stay until they own the node.
 
 A plan is carried out in steps, one node at a time, each an overlay for the operator to sign:
 

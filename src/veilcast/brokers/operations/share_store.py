@@ -2,18 +2,22 @@
 Adaptations").
 
 Where an overlay has a repository, a publisher sends its keys there and not through the brokers: one share to each
-replica of the repository, dealt as to a virtual node, so that a minority of them knows nothing. A subscriber pulls a
-share from each and combines a majority. A key then costs r messages, and r for each subscriber, however long the
-content's path is; but subscribers must ask, and wait for the answer.
+replica of the repository. A subscriber pulls a share from each and combines a majority. A key then costs r messages,
+and r for each subscriber, however long the content's path is; but subscribers must ask, and wait for the answer.
 
-The publisher first sends its advertisement, as to its edge node. Everything that it sends must be signed with the key
-certified there. So nobody else can fill a store, or replace a share. A subscriber proves that it was granted the topic
-by a signature with the topic's subscriber key on its request and its receiver. So a Byzantine replica cannot ask the
-others in its name.
+1. Property: a minority of the repository's replicas knows nothing of a key, and cannot withhold it.
+   Reason: a key is dealt as to a virtual node, with a majority as its threshold.
 
-Shares are kept as long as their advertisement is valid, not only until they are forwarded. Against an adversary that
-moves from replica to replica that is worse than transfer through the brokers. The topic's key still protects the
-content in `hardened`.
+2. Property: nobody but the publisher fills a store or replaces a share of its advertisement.
+   Reason: the publisher first sends its advertisement, as to its edge node. Everything that it sends must be signed
+   with the key certified there. A later attempt replaces an earlier one, and not the other way round.
+
+3. Property: only a member that was granted the topic is sent a share, and no replica can ask the others in its name.
+   Reason: a request is signed with the topic's subscriber key, and the signature covers the replica that is asked.
+
+4. Shares are kept as long as their advertisement is valid, not only until they are forwarded. Against an adversary that
+   moves from replica to replica that is worse than transfer through the brokers. The topic's key still protects the
+   content in `hardened`.
 """
 
 from __future__ import annotations

@@ -1,21 +1,25 @@
 """Renewal of a client's claims from period to period, without a gap.
 
 All topics that the member may publish on are advertised, whether or not it publishes: subscriptions then travel before
-the first publication does. Each subscription is claimed. The claims of the next period are sent some time before it
-begins, at random times for each of them. The claims of the last period expire by themselves.
+the first publication does. Each subscription is claimed. In `hardened` a validity period is an epoch, whose keys its
+claims are made with. A topic has one key for ever in `paper`, and a period is half a lease.
 
-A claim and the key that withdraws it are derived from the membership's secret. So they are the same after every
-restart: a restarted client adds nothing to what brokers know. A withdrawn claim is final, and the same subscription in
-the same period needs another claim. So the number of withdrawals is stored on disk before a withdrawal is sent. Nothing
-else needs to be stored.
+1. Property: at every moment the client has a valid claim, although clocks differ.
+   Assumption: the client is up in the second half of the period before, or sends at once when it starts.
+   Reason: a claim is valid for one period more than its own, and the next one is sent before its period begins, at a
+   random time for each. So a client that renews in time has two valid claims, and the last one expires by itself.
 
-A claim takes a while to be known along its route, from when a majority of the edge node's replicas have it. A publisher
-waits `spread_us` before it publishes under an advertisement. A subscriber waits `spread_us` before it reports a
-subscription as in force. So every later publication reaches it.
+2. Property: a restarted client adds nothing to what brokers know.
+   Reason: a claim and the key that withdraws it are derived from the membership's secret, so they are the same again.
 
-Validity periods: in `hardened` a period is an epoch, whose keys its claims are made with. A topic has one key for ever
-in `paper`, and a period is half a lease. A claim is valid for one period more than its own. So a client that renews in
-time has two valid claims at every moment, and clock differences do no harm.
+3. Property: a withdrawn claim is never used again.
+   Reason: the same subscription in the same period gets another claim, by the number of withdrawals. This number is on
+   the disk before a withdrawal is sent. Nothing else needs to be stored.
+
+4. Property: every publication after a subscription is in force reaches it.
+   Assumption: a claim is known along its route `spread_us` after a majority of the edge node's replicas have it.
+   Reason: a subscriber waits that long before it reports a subscription as in force, and a publisher before it
+   publishes under an advertisement.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ counts when enough replicas of the node have reported it, or a covering claim, t
 client's own link is enough for its claims. A subscription whose proof matches no advertisement waits for one
 (`quota.UnmatchedSubscriptions`); it is not routed, and nothing is sent to it.
 
-Property: replicas of one node forward the same claims to a neighbour, although they learn them in different orders.
+Property: honest replicas of one node forward the same claims to a neighbour, in whatever orders they learn them.
 Reason: covering depends on nothing but the two claims. A claim that expires earlier never covers one that expires
 later, so an expiry uncovers nothing. Of two equal subscriptions the one that expires later covers the other; ties go to
 the larger id. Advertisements are never covered: subscribers need each publisher's key.

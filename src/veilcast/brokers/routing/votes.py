@@ -1,16 +1,22 @@
 """Votes: which replicas of a neighbouring node have reported a claim or its withdrawal, before enough have for it to be
 believed.
 
-A Byzantine replica can report claims that no other replica will ever report. So the open reports of each replica are
-bounded; replicas are identified by their links.
+1. Property: a claim is believed only if an honest replica of the node has reported it or one that covers it, and a
+   withdrawal only if an honest replica has reported it.
+   Reason: more than f replicas must have done so (`Deployment.includes_honest`). Links identify the replicas.
 
-A replica does not report a claim that one of its earlier claims covers. So a replica that has reported a covering claim
-counts as a supporter, once some replica has reported the claim itself. Otherwise a subscriber that sends a wide
-subscription to a single replica, and another one to the next, would leave everyone behind them one supporter short. A
-Byzantine replica gains nothing by this rule: it could have reported the claim itself.
+2. Property: a Byzantine replica fills no more than its own part of the votes.
+   Reason: it can report claims that no other replica will ever report. So the open reports of each replica are bounded.
 
-The proof of a claim is not part of its id, and it can be checked only where a matching advertisement is known. So each
-report keeps its own proof.
+3. Property: a claim that all honest replicas of the node believe is believed here.
+   Reason: a replica does not report a claim that one of its earlier claims covers. So a replica that has reported a
+   covering claim counts as a supporter, once some replica has reported the claim itself. Otherwise a subscriber that
+   sends a wide subscription to a single replica, and another one to the next, would leave everyone behind them one
+   supporter short. A Byzantine replica gains nothing by this rule: it could have reported the claim itself.
+
+4. Property: an invalid proof that a Byzantine replica attaches hides no valid one.
+   Reason: the proof of a claim is not part of its id, and it can be checked only where a matching advertisement is
+   known. So each report keeps its own proof.
 """
 
 from __future__ import annotations

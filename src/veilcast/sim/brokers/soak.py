@@ -32,7 +32,7 @@ from typing import Final
 import msgspec
 
 from veilcast.brokers.config import BrokerClientConfig, BrokerConfig
-from veilcast.brokers.content.coding import Strategy
+from veilcast.brokers.content.blocks import Strategy
 from veilcast.brokers.keys.scheme import max_faulty
 from veilcast.machine import Address
 from veilcast.sim.brokers.adversaries import BEHAVIOURS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilcast.brokers.keys.bulk import BulkOpener, BulkSealer, RefreshPolicy
+from veilcast.brokers.keys.bulk_key import BulkOpener, BulkSealer, RefreshPolicy
 from veilcast.crypto.seal import seal, unseal
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, ExcessError, ForgedError, LocalError, StaleError
