@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.fragments import find_fragments
 from support.protocol_rules import violations
 from support.time_rules import EXCEPTIONS, time_violations
 from support.waits import HANG_S
@@ -34,6 +35,40 @@ WITH_FILES = {
 LINES_WARN, LINES_MAX = 500, 600
 LONG_FILES: dict[str, int] = {}
 """Files past the warning, and how long each may be. A ratchet: numbers go down, entries go away, none is added."""
+
+FRAGMENT_LINES = 80
+SAME_NAME = "every mode has a module of this name and role in this room"
+OWN_STANDARD = "a published standard in one file, tested by itself against its vectors or its text"
+NOT_DECIDED = "to be merged, or to be given a reason: nobody has decided yet"
+FRAGMENTS = {
+    "brokers.keys.share_counts": NOT_DECIDED,
+    "brokers.operations.state_transfer": NOT_DECIDED,
+    "cli.local.byzantine_brokers": "a wall: only local networks may import Byzantine brokers (`.importlinter`)",
+    "crypto.hpke": OWN_STANDARD,
+    "lab.measure.attack_measures": NOT_DECIDED,
+    "lab.measure.game": NOT_DECIDED,
+    "lab.measure.privacy_loss": NOT_DECIDED,
+    "lab.models.advert_delays": NOT_DECIDED,
+    "lab.models.broker_shares": NOT_DECIDED,
+    "lab.models.cell_times": NOT_DECIDED,
+    "lab.models.kalman": NOT_DECIDED,
+    "lab.models.prefix_tags": NOT_DECIDED,
+    "lab.report.legend": NOT_DECIDED,
+    "lab.runs.brokers.user_trace": NOT_DECIDED,
+    "lab.runs.mesh.flow_tables": NOT_DECIDED,
+    "lab.runs.mesh.round_counts": NOT_DECIDED,
+    "lab.runs.tree.costs_model": NOT_DECIDED,
+    "mesh.mass_failure": "a safety argument of its own, beside a class that is long enough",
+    "net.socks": OWN_STANDARD,
+    "sim.foil.checkers": SAME_NAME,
+    "sim.foil.soak": SAME_NAME,
+    "sim.mesh.adversaries": SAME_NAME,
+    "sim.mesh.soak": SAME_NAME,
+    "sim.relay.soak": SAME_NAME,
+    "sim.tree.adversaries": SAME_NAME,
+    "sim.tree.load": "a count on machines, which a benchmark and the simulator's tests use without the lab",
+}
+"""Files with fewer than `FRAGMENT_LINES` lines and one importer, and why each is a file by itself. All others merge."""
 
 
 def test_protocol_rooms_have_no_io_no_clock_and_no_randomness_of_their_own() -> None:
@@ -175,6 +210,38 @@ def test_files_are_short_and_open_by_saying_what_they_are() -> None:
 def test_the_ratchet_lists_only_files_that_are_long() -> None:
     for name, allowed in LONG_FILES.items():
         assert LINES_WARN < len((SOURCE / name).read_text().splitlines()) <= allowed
+
+
+def test_a_short_file_with_one_importer_has_a_reason() -> None:
+    found = find_fragments({_module_name(path): path.read_text() for path in MODULES}, FRAGMENT_LINES)
+    unexplained = {
+        name: importer for name, importer in found.items() if name.removeprefix("veilcast.") not in FRAGMENTS
+    }
+    assert unexplained == {}, "merge it into its importer or a sibling, or give a reason in FRAGMENTS"
+    stale = [name for name in FRAGMENTS if f"veilcast.{name}" not in found]
+    assert [name for name in stale if not name.startswith(("brokers.", "lab."))] == [], "no reason is needed there"
+
+
+def test_the_search_for_fragments_finds_a_planted_one() -> None:
+    one, two = "import veilcast.a.short\n", "from veilcast.a import short\n"
+    assert find_fragments({"veilcast.a.short": "x = 1\n", "veilcast.b": one}, 80) == {"veilcast.a.short": "veilcast.b"}
+    assert find_fragments({"veilcast.a.short": "x = 1\n", "veilcast.b": two}, 80) == {"veilcast.a.short": "veilcast.b"}
+    inside = "def f():\n    from .short import x\n"
+    assert find_fragments({"a.short": "x = 1\n", "a.b": inside}, 80) == {"a.short": "a.b"}
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        {"a.short": "x = 1\n", "b": "import a.short\n", "c": "from a.short import x\n"},
+        {"a.short": "x = 1\n" * 80, "b": "import a.short\n"},
+        {"a.short": "x = 1\n", "b": "find('short')\n"},
+        {"a.short": "x = 1\n", "a": "from a.short import x\n"},
+    ],
+    ids=["two importers", "long enough", "loaded by name", "of its package's face"],
+)
+def test_the_search_for_fragments_accepts_what_is_none(modules: dict[str, str]) -> None:
+    assert find_fragments(modules, 80) == {}
 
 
 def test_tests_wait_for_events_and_read_no_clock() -> None:

@@ -10,8 +10,8 @@ import pytest
 from veilcast.authority import issuer
 from veilcast.authority.issuer import Authority
 from veilcast.authority.struct_codec import encode_struct
-from veilcast.cli.bulletin_directory import BulletinDirectory
 from veilcast.cli.files import publish_bulletin
+from veilcast.cli.identity import BulletinDirectory
 from veilcast.errors import ConfigError, ForgedError
 
 HOUR_US = 3_600_000_000

@@ -6,8 +6,8 @@ import pytest
 
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.main import main
+from veilcast.cli.sim_explore import render_swap_diagram
 from veilcast.mesh.swap import Swaps
-from veilcast.mesh.swap_diagram import render_swap_diagram
 
 
 def test_a_search_prints_its_states_its_depth_and_whether_these_are_all(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ from veilcast.sim.keyrings import make_keyring
 from veilcast.topics import All, Conjunction, Domain, Equal, Integers, Label, Range, Reals, Schema, Strings
 from veilcast.topics.elements import coarse_match, covers, queries
 from veilcast.wire.mqtt import filter_matches
-from veilcast.wire.mqtt.topic_filters import check_filter, check_topic
+from veilcast.wire.mqtt.fields import check_filter, check_topic
 
 EPOCH_US = 3_600_000_000
 WORDS = ("red", "a/b", "+", "#", "50 %", "ä", "$x")

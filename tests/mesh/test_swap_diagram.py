@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from veilcast.cli.sim_explore import render_swap_diagram
 from veilcast.machine import Address
 from veilcast.mesh.swap import EVENT_TRANSITIONS, OTHER_GAME_RULES, OWN_GAME_RULES, SwapMessage, Swaps, SwapState
-from veilcast.mesh.swap_diagram import render_swap_diagram
 from veilcast.sim.swap_model.node import LEASE_US, TOKEN, ModelNode, NodeState
 from veilcast.sim.swap_model.search import TREE, SearchPlan, _SwapSearch
 

@@ -10,7 +10,7 @@ from veilcast.authority import issuer
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.topic_record import TopicRecord
 from veilcast.errors import LocalError
-from veilcast.node.interest_completion import complete_topic
+from veilcast.node.member_records import complete_topic
 from veilcast.topics import All, Integers, Label, Range, Schema
 
 

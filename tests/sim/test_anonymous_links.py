@@ -7,9 +7,8 @@ import pytest
 from support.event_logger import EventLogger, LoggerPair
 from veilcast.machine import Address, Connect, Disconnect
 from veilcast.observe import CellRow, ObservationRow, TopologyRow
-from veilcast.sim.anonymous_links import ANONYMOUS_NETWORK
 from veilcast.sim.links import LinkDelays
-from veilcast.sim.world import World
+from veilcast.sim.world import ANONYMOUS_NETWORK, World
 
 HOP, PROBE = Address("hop@b"), Address("probe@b")
 

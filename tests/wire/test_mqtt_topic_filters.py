@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.mqtt_strategies import FILTER
 from veilcast.wire.mqtt import filter_matches
-from veilcast.wire.mqtt.topic_filters import check_filter
+from veilcast.wire.mqtt.fields import check_filter
 
 FEW = st.lists(st.sampled_from(("", "a", "b", "$")), min_size=1, max_size=4).map("/".join).filter(bool)
 FEW_FILTERS = (

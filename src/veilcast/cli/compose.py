@@ -21,8 +21,7 @@ from veilcast.net.node_service import NodeService
 from veilcast.net.service import NodeSetup, Watchdog
 from veilcast.net.transport import LinkTransport, StreamTransport, Transport
 from veilcast.node.config import NodeConfig
-from veilcast.node.interest_completion import complete_topic
-from veilcast.node.member_records import MemberRecords
+from veilcast.node.member_records import MemberRecords, complete_topic
 from veilcast.node.member_view import MemberView
 from veilcast.node.modes import MachineInputs, Mode, NodeMember, mode_of
 from veilcast.node.store import NodeStore

@@ -11,20 +11,27 @@ import fnmatch
 import math
 import os
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.input_checks import check_range
 from veilcast.errors import ConfigError, StorageError
+from veilcast.lab.experiment import definition as experiment
 
 if TYPE_CHECKING:
     from veilcast.lab.experiment.definition import Experiment
     from veilcast.lab.experiment.sweep import SweepResult
+
+
+Row: TypeAlias = dict[str, Any]
+"""What `lab list` tells about one experiment."""
 
 
 def doctor(arguments: argparse.Namespace, _: Context) -> Report:
@@ -38,18 +45,11 @@ def doctor(arguments: argparse.Namespace, _: Context) -> Report:
 
 
 def list_experiments(arguments: argparse.Namespace, _: Context) -> Report:
-    from veilcast.cli import lab_list
-    from veilcast.lab.experiment import definition as experiment
-
-    rows = lab_list.list_rows(_choose(arguments.names or ["all"], experiment.packaged_names()))
-    return Report(
-        {"experiments": rows}, lab_list.format_sheets(rows) if arguments.names else lab_list.format_table(rows)
-    )
+    rows = list_rows(_choose(arguments.names or ["all"], experiment.packaged_names()))
+    return Report({"experiments": rows}, format_sheets(rows) if arguments.names else format_table(rows))
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
-    from veilcast.lab.experiment import definition as experiment
-
     loaded = [experiment.load_experiment(name) for name in _choose(arguments.names, experiment.packaged_names())]
     data = _data_folder(arguments.data)
     if arguments.trace is not None:
@@ -104,6 +104,47 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
                 progress.say(context.say, _lines(result, definition))
     lines = [f"`veilcast lab report {shlex.quote(str(arguments.out))}` draws them"]
     return Report({"experiments": [_data(result) for result in results]}, lines)
+
+
+def list_rows(names: list[str]) -> list[Row]:
+    """Return one row for each experiment with its defaults: the first engine, and all seeds."""
+    found = []
+    for name, definition in map(experiment.load_outline, names):
+        engine = definition.engines[0]
+        cells = list(definition.make_cells(engine=engine))
+        seeds = definition.default_seeds(engine, quick=False)
+        found.append(
+            {
+                "name": name,
+                "title": definition.title,
+                "claim": definition.claim,
+                "source": definition.source,
+                "engines": definition.engines,
+                "data": any(cell.params.data_sources(engine) for cell in cells),
+                "cells": len(cells),
+                "seeds": seeds,
+                "runs": len(cells) * seeds,
+                "minutes": definition.minutes,
+            }
+        )
+    return found
+
+
+def format_table(found: list[Row]) -> list[str]:
+    name = max(len(row["name"]) for row in found)
+    lines = [f"{'name':{name}} {'min':>4}  title"]
+    for row in found:
+        lines += _hung(f"{row['name']:{name}} {row['minutes']:>4g}  ", row["title"] + ("*" if row["data"] else ""))
+    return [
+        *lines,
+        "",
+        "min: about how many minutes on two cores; *: needs --data",
+        "`veilcast lab list NAME` tells more",
+    ]
+
+
+def format_sheets(found: list[Row]) -> list[str]:
+    return [line for row in found for line in (*_sheet(row), "")][:-1]
 
 
 def _on_trace(
@@ -219,6 +260,32 @@ def lab_extra() -> Iterator[None]:
         if error.name is None or error.name.split(".")[0] == "veilcast":
             raise
         raise ConfigError(f"the lab needs {error.name}, which is not installed: pip install 'veilcast[lab]'") from error
+
+
+def _sheet(row: Row) -> list[str]:
+    size = f"{row['cells']:,} cells with {row['seeds']:,} seeds each, about {row['minutes']:g} minutes on two cores"
+    details = {
+        "claim": row["claim"],
+        "source": row["source"],
+        "runs": size,
+        "engines": ", ".join(row["engines"]),
+        "needs": "a folder of real data, --data" if row["data"] else "",
+    }
+    lines = _hung(f"{row['name']}: ", row["title"])
+    for name, text in details.items():
+        lines += _hung(f"  {name:8} ", text) if text else []
+    return lines
+
+
+def _hung(head: str, text: str) -> list[str]:
+    width = shutil.get_terminal_size().columns
+    return textwrap.wrap(
+        text,
+        max(width - 1, len(head) + 20),
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_on_hyphens=False,
+    )
 
 
 _CURVES: Final = 12

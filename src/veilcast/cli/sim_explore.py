@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 from rich.console import Console
@@ -12,7 +13,7 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.grammar.local import EXPLORED
 from veilcast.cli.input_checks import check_range
-from veilcast.mesh.swap_diagram import render_swap_diagram
+from veilcast.mesh.swap import EVENT_TRANSITIONS, OTHER_GAME_RULES, OWN_GAME_RULES, SwapState
 from veilcast.sim.swap_model.search import GAMES, SearchPlan, SearchResult
 from veilcast.sim.swap_model.search import explore_swaps as explore
 
@@ -39,6 +40,22 @@ def explore_swaps(arguments: argparse.Namespace, _: Context) -> Report:
     return Report(data, _lines(result), FAILED_CHECK if result.fault else 0)
 
 
+def render_swap_diagram() -> str:
+    """`docs/diagrams/swap.md`, rendered from the tables of the swap: a page with the states, the transitions, and the
+    legal messages of each state."""
+    arrows: dict[tuple[SwapState, SwapState], list[str]] = {}
+    for state, event, leads in _ways():
+        for end in leads:
+            arrows.setdefault((state, end), []).append(event)
+    drawn = [
+        f"    {start.name} --> {end.name}: {', '.join(events)}"
+        for (start, end), events in arrows.items()
+        if start != end
+    ]
+    rows = [f"| {state.name} | {event} | {', '.join(end.name for end in leads)} |" for state, event, leads in _ways()]
+    return "\n".join([_OPENING, *drawn, _MIDDLE, *rows, ""])
+
+
 def _lines(result: SearchResult) -> list[str]:
     extent = "all there are" if result.exhausted else "not all there are"
     lines = [f"{result.states:,} states ({extent}), depth {result.depth}"]
@@ -52,5 +69,30 @@ def diagram(_: argparse.Namespace, __: Context) -> Report:
     return Report({"swap": page}, page.splitlines())
 
 
+def _ways() -> Iterator[tuple[SwapState, str, tuple[SwapState, ...]]]:
+    """State by state: what may happen, and the states that follow."""
+    for state in SwapState:
+        yield from ((state, event, leads) for (start, event), leads in EVENT_TRANSITIONS.items() if start is state)
+        for (start, kind), rule in OWN_GAME_RULES.items():
+            if start is state:
+                yield state, kind.__name__, rule.leads
+        for (start, kind), rule in OTHER_GAME_RULES.items():
+            if start is state:
+                yield state, f"{kind.__name__} of another game", rule.leads
+
+
 _BOUNDS: Final = {"games": (0, len(GAMES)), "states-max": (1, 1_000_000_000)}
 _FAULTS_MAX: Final = 8
+_OPENING: Final = """# The states of a node in a swap
+
+Drawn by `veilcast sim diagram` from the tables of `src/veilcast/mesh/swap.py`; a test compares them. The player who
+begins goes through ASKING and DECIDED, the child it changes places with through AGREED, and those next to it through
+HELD. Whatever is not in the table is refused, and changes nothing.
+
+```mermaid
+stateDiagram-v2
+    [*] --> FREE"""
+_MIDDLE: Final = """```
+
+| state | what happens | leads to |
+|---|---|---|"""

@@ -7,7 +7,7 @@
     record_store                  what a host stores
     database                      SQLite, sealed: `sealed_slots`, `acknowledged_notes`
     member_view                   what a node can tell its owner
-    checked_line interest_completion multiply_pool
+    checked_line multiply_pool
 
 There are no sockets and no clock here: `net` has those.
 """

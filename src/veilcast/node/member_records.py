@@ -16,15 +16,17 @@ After a failed write this object must not be used: the machine must not go on as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from veilcast.authority.keyring import TopicKeys
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import FullError, LocalError, TamperedError
 from veilcast.faults import faults_of
 from veilcast.machine import Delivered, Event, Machine, Overdue, Publication, Record, Settled, Waiting
+from veilcast.nearest import did_you_mean
 from veilcast.node.modes import DurableMember
 from veilcast.node.record_store import ForgetRecord, KeepRecord
 from veilcast.node.store import (
@@ -38,7 +40,7 @@ from veilcast.node.store import (
     StoreChange,
     UnreadNote,
 )
-from veilcast.topics import All, Conjunction, Equal, Range
+from veilcast.topics import TOPIC, All, Conjunction, Equal, Label, Range
 
 
 class MemberRecordCounts(msgspec.Struct, frozen=True):
@@ -252,6 +254,29 @@ def decode_interest(data: bytes) -> Conjunction:
         return All(*constraints)
     except LocalError as error:
         raise TamperedError(_DAMAGED) from error
+
+
+def complete_topic(interest: Conjunction, topics: Mapping[str, TopicKeys]) -> Conjunction:
+    """Return the interest with its topic: if it names none, the one topic of the keyring that declares its attributes.
+
+    People type `sub --range temp 20..25`, and the mesh routes by topics. If several topics fit, the node does not
+    guess: a guess could give the subscriber less than it asked for, or join a mesh in which it did not mean to be seen.
+    Then this raises `LocalError`.
+    """
+    asked = {constraint.attribute for constraint in interest.constraints}
+    if TOPIC in asked:
+        return interest
+    names = sorted(
+        name for name, keys in topics.items() if asked <= {domain.attribute for domain in keys.record.schema.domains}
+    )
+    if len(names) == 1:
+        return All(Label(names[0]), interest)
+    what = " and ".join(sorted(asked))
+    if names:
+        raise LocalError(f"{what} may be of {', '.join(names)}; name the topic, too")
+    declared = {domain.attribute for keys in topics.values() for domain in keys.record.schema.domains}
+    questions = [question for name in sorted(asked - declared) if (question := did_you_mean(name, declared))]
+    raise LocalError(f"no topic of this keyring declares {what}{[*questions, '; name the topic, too'][0]}")
 
 
 _ENDED: Final = 0

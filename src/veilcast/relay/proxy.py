@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from veilcast.core.connector import Connector
 from veilcast.core.durable_records import DurableRecords
@@ -21,7 +21,6 @@ from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Listen
-from veilcast.relay.batch import Batch
 from veilcast.relay.config import RelayProxyConfig
 from veilcast.relay.enrolment import ServerPublic, combine_shares
 from veilcast.relay.hardened import HardenedProxyProfile
@@ -46,6 +45,41 @@ from veilcast.wire.relay import (
     Subjects,
     Submit,
 )
+
+Item = TypeVar("Item")
+
+
+class Batch(Generic[Item]):
+    """Messages that arrive within a time window and leave together, in random order.
+
+    An observer of both sides of a proxy links incoming to outgoing messages by time and order. A batch hides both, up
+    to its size: the sender of one of n messages is one of n. A batch does not protect against an observer of many
+    batches (statistical disclosure; `experiments/relay-attacks`). Bounded: a batch of `most` items is released at once.
+    """
+
+    def __init__(self, rng: Random, *, wait_us: int, most: int) -> None:
+        self._rng, self._wait_us, self._most = rng, wait_us, most
+        self._items: list[Item] = []
+        self.due_us: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: Item, now: int) -> None:
+        self._items.append(item)
+        if self.due_us is None:
+            self.due_us = now + self._wait_us
+        if len(self._items) >= self._most:
+            self.due_us = now
+
+    def take(self, now: int) -> list[Item]:
+        """Return all items, shuffled, if the batch is due; otherwise none."""
+        if self.due_us is None or self.due_us > now:
+            return []
+        items, self._items, self.due_us = self._items, [], None
+        self._rng.shuffle(items)
+        return items
+
 
 ClientRequest: TypeAlias = EnrolClient | Lease | Release | Resume | Submit
 

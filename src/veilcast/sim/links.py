@@ -90,7 +90,7 @@ class DirectedLink:
         """The name by which the target knows the sender."""
         self.target = target
         self.back: DirectedLink | None = None
-        """The other direction, for a stream whose ends do not know each other's addresses (`anonymous_links`)."""
+        """The other direction, for a stream whose ends do not know each other's addresses (`AnonymousLinkEngine`)."""
         self.latency_us = latency_us
         self.connection = DISCONNECTED
         self.connections = 0  # Number of connections so far, which identifies the current or last one.

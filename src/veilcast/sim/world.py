@@ -2,19 +2,20 @@
 
 The world has mechanisms (crash, pause, block, set a clock). When to use them is decided in `faults`.
 
-Links carry datagrams: a frame to any address travels, with or without a connection. `anonymous_links` has streams,
-which need one. `connect` and the events `Connect` and `Disconnect` make and end connections: pairs that are told of one
-another (`peer_up`, `peer_lost`) and appear in the topology table. Pauses and partitions are silent, as on a
-network. Connected peers notice a crash after the link's latency, as the end of a stream. A notice travels the link from
-the peer that it is about. If a partition blocks that link, the notice waits, as TCP repeats a stream's last segment,
-and arrives a latency after the link is open. Until then a machine can notice only the silence.
+Links carry datagrams: a frame to any address travels, with or without a connection. Streams through an anonymous
+network (`AnonymousLinkEngine`) need one. `connect` and the events `Connect` and `Disconnect` make and end connections:
+pairs that are told of one another (`peer_up`, `peer_lost`) and appear in the topology table. Pauses and partitions are
+silent, as on a network. Connected peers notice a crash after the link's latency, as the end of a stream. A notice
+travels the link from the peer that it is about. If a partition blocks that link, the notice waits, as TCP repeats a
+stream's last segment, and arrives a latency after the link is open. Until then a machine can notice only the silence.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from itertools import count
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -22,13 +23,75 @@ from veilcast.errors import ConfigError, LocalError
 from veilcast.faults import faults_of
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Record, Settled
 from veilcast.sim import trace as codes
-from veilcast.sim.anonymous_links import AnonymousLinkEngine
 from veilcast.sim.checkers import Checker, ViolationError, overrides_hook
-from veilcast.sim.engine import START_US, take_turn
+from veilcast.sim.engine import START_US, Engine, take_turn
 from veilcast.sim.host import Birth, HostClock, MachineFactory, SimulatedHost
 from veilcast.sim.links import ALWAYS_CONNECTED, CONNECTED, DISCONNECTED, DirectedLink, LinkDelays, Weather
 from veilcast.sim.recorder import RowSink, RunRecorder
+from veilcast.sim.trace import LINK
 from veilcast.sim.wrappers import iterate_layers
+
+
+def is_anonymous(peer: Address) -> bool:
+    """True if a machine reaches this peer through the anonymous network."""
+    return "@" in peer or peer.startswith(_INBOUND)
+
+
+class AnonymousLinkEngine(Engine):
+    """An engine with plain links, and with streams through an anonymous network.
+
+    The called host does not learn which host calls. A machine calls the name `purpose@address` through this network.
+    The host at that address knows the stream by a unique name (`in:17`). It can answer by that name while the stream is
+    open, and learns nothing else. Two purposes are two streams, each with its own latency. Without an open stream,
+    frames to such a name are lost. A stream is among its host's links while it is open.
+
+    The network itself is not simulated. Partitions lie between the two ends of a stream, and an observer records of a
+    frame that its sender sends into the network.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._inbound = count().__next__
+
+    def _link(self, host: SimulatedHost, destination: Address) -> DirectedLink:
+        return host.links.get(destination) or super()._link(host, self._observed_destination(destination))
+
+    def _link_to_connect(self, host: SimulatedHost, peer: Address) -> DirectedLink:
+        """The link to a peer that the host connects to: the one that exists, or a new stream that is not open yet."""
+        if "@" not in peer or peer in host.links:
+            return self._link(host, peer)
+        inbound, address = Address(f"{_INBOUND}{self._inbound()}"), Address(peer.partition("@")[2])
+        target, latency_us = self._host(address), self._links.latency_between(host.address, peer, self.seed)
+        self._trace.add_note(self._time, LINK, f"{host.address} {peer} {inbound}".encode())
+        link = DirectedLink(self._links_made, inbound, target, latency_us)
+        back = DirectedLink(self._links_made + 1, peer, host, latency_us)
+        self._links_made += 2
+        link.back, back.back = back, link
+        link.blocks, back.blocks = self._link(host, address).blocks, self._link(target, host.address).blocks
+        return link
+
+    def _observed_destination(self, destination: Address) -> Address:
+        return ANONYMOUS_NETWORK if is_anonymous(destination) else destination
+
+    def _reverse(self, link: DirectedLink) -> DirectedLink:
+        """The link in the other direction."""
+        return link.back or self._link(link.target, link.source)
+
+    def _links_between(self, host: SimulatedHost, target: SimulatedHost) -> list[DirectedLink]:
+        """All links from one host to the other: the plain one, and open streams that either end has called for."""
+        hidden = [link for link in host.links.values() if link.back is not None and link.target is target]
+        return [self._link(host, target.address), *hidden]
+
+    def _open_stream(self, link: DirectedLink) -> None:
+        if link.back is not None:
+            link.back.target.links[link.back.source] = link
+            link.target.links[link.source] = link.back
+
+    def _close_stream(self, link: DirectedLink) -> None:
+        if link.back is not None:
+            del link.back.target.links[link.back.source]
+            del link.target.links[link.source]
+
 
 EventSink: TypeAlias = Callable[[Address, Event, int], None]
 """Receives every event of every machine, with the world's time."""
@@ -377,3 +440,8 @@ class World(AnonymousLinkEngine):
         for link in host.links.values():
             if link.connection != DISCONNECTED and link.back is None and link.target.machine is not None:
                 recording.pair(self._time, host.address, link.target.address)
+
+
+ANONYMOUS_NETWORK: Final = Address("@")
+"""Destination of frames without an open stream. No host is there."""
+_INBOUND: Final = "in:"

@@ -10,10 +10,15 @@ import pytest
 from support.frame_adversaries import ScriptedPeer
 from veilcast.machine import Address, Frame, Machine
 from veilcast.mesh.heartbeat import read_heartbeat
+from veilcast.sim.insiders.attacks import (
+    BogusSetInsider,
+    IntermittentInsider,
+    RefusingInsider,
+    ReplayingInsider,
+    TaggingInsider,
+)
 from veilcast.sim.insiders.insider import ActiveInsider
-from veilcast.sim.insiders.swap_attacks import BogusSetInsider, RefusingInsider
 from veilcast.sim.insiders.timing_probes import ANSWER_TIMEOUT_US, REST_US, ProbeSchedule, ProbingInsider
-from veilcast.sim.insiders.traffic_attacks import IntermittentInsider, ReplayingInsider, TaggingInsider
 from veilcast.sim.rng import derive_rng
 from veilcast.wire import decode, encode, pad
 from veilcast.wire.base import Message

@@ -73,7 +73,7 @@ def mqtt_examples() -> list[bytes]:
     return [mqtt.encode(one(packets(version), kind), version) for version in mqtt.Version for kind in kinds]
 
 
-@GROUP.target("mqtt-stream", "a stream of a broker of MQTT, cut anywhere", "wire.mqtt.packet_reader:PacketReader")
+@GROUP.target("mqtt-stream", "a stream of a broker of MQTT, cut anywhere", "wire.mqtt.codec:PacketReader")
 def mqtt_stream() -> Prepared:
     def check(data: bytes) -> object:
         """The first byte says where the stream is cut: the packets must not depend on it."""

@@ -1,7 +1,7 @@
 """The population of the mode "foil": one untrusted MQTT broker, and members that publish and subscribe through it.
 
-A member's sessions are separate streams through an anonymous network (`anonymous_links`): the broker sees that a client
-connects, and not which member it is.
+A member's sessions are separate streams through an anonymous network (`AnonymousLinkEngine`): the broker sees that a
+client connects, and not which member it is.
 
 A publication must arrive once it is on its publisher's disk, at every member whose interest it matches, whatever the
 broker loses. Assumption: no member is away for longer than events are kept.

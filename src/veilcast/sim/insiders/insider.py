@@ -1,16 +1,24 @@
-"""The base of active insiders: a member whose node works correctly, and whose script reads and changes its messages.
+"""Active insiders in a mesh: a member whose node works correctly, and whose script reads and changes its messages.
 
 A member knows the keys of its links. So a script reads every received message, in heartbeats or alone. It may drop or
 change every message that its node sends. It may also add messages of its own to heartbeats with free space, invisibly
 to outsiders.
+
+A coalition that besieges a victim must be next to it. So the roles of an infiltrated mesh are given, and not drawn as
+in a plain population. The seed still draws the neighbourhood.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from veilcast.machine import Address, Frame, Machine
+from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.heartbeat import read_heartbeat
+from veilcast.sim.host import Birth, MachineFactory
+from veilcast.sim.mesh.owners import MeshNodeOwner
+from veilcast.sim.mesh.population import MeshPopulation
 from veilcast.sim.wrappers import MachineWrapper
 from veilcast.wire import decode, encode, pad
 from veilcast.wire.base import Message
@@ -78,6 +86,46 @@ class ActiveInsider(MachineWrapper):
         while words and sum(map(len, riders)) + len(words[0]) + _AIR * (len(riders) + 2) <= size:
             riders.append(words.pop(0))
         return [Frame(frame.destination, pad(encode(Heartbeat(beat.number, tuple(riders))), size))]
+
+
+InsiderScript: TypeAlias = Callable[[Machine, Birth], Machine]
+"""Wraps an honest node."""
+
+
+class InfiltratedPopulation(MeshPopulation, frozen=True, kw_only=True, tag="infiltrated"):
+    """A mesh in which the publisher, the subscribers and the coalition are given, and a script wraps each insider."""
+
+    publisher: Address
+    subscriber_addresses: tuple[Address, ...]
+    coalition: tuple[Address, ...]
+    script: InsiderScript
+    coalition_subscribes: bool = False
+    """True if the insiders subscribe to the topic, too, so as to be in its mesh."""
+    coalition_config: MeshConfig | None = None
+    """Configuration of the insiders' nodes, if it differs."""
+
+    def roles(self, seed: int) -> tuple[Address, tuple[Address, ...]]:
+        return self.publisher, (
+            *self.subscriber_addresses,
+            *self.coalition,
+        ) if self.coalition_subscribes else self.subscriber_addresses
+
+    def neighbours_of(self, seed: int) -> dict[Address, list[Address]]:
+        """The neighbours of every node."""
+        neighbours: dict[Address, list[Address]] = {address: [] for address in self.addresses()}
+        for u, v in self._graph(seed):
+            neighbours[u].append(v)
+            neighbours[v].append(u)
+        return neighbours
+
+    def _started(self, owner: MeshNodeOwner, address: Address) -> MachineFactory:
+        if address not in self.coalition:
+            return owner.start
+
+        def start(birth: Birth) -> Machine:
+            return self.script(owner.with_config(self.coalition_config or self.mesh).start(birth), birth)
+
+        return start
 
 
 def _is_idle(data: bytes) -> bool:

@@ -1,6 +1,6 @@
 """The tree's population: a directory, and nodes that forward for one another. Some publish, some subscribe.
 
-All streams go through the anonymous network (`anonymous_links`). Faults hit these streams or the machines at their
+All streams go through the anonymous network (`AnonymousLinkEngine`). Faults hit these streams or the machines at their
 ends. Hoarders are nodes that keep publications which they should forward.
 
 A publication made at `owed_us` or later must arrive once it is on its publisher's disk. An earlier one may be lost with

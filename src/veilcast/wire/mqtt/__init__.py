@@ -6,9 +6,8 @@ MQTT is missing: no will, no exactly-once, no topic aliases, no further authenti
 rejected like any other malformed packet, since the client asked for none of them.
 """
 
-from veilcast.wire.mqtt.codec import decode, encode, number_of
-from veilcast.wire.mqtt.fields import NUMBER_MAX
-from veilcast.wire.mqtt.packet_reader import PacketReader
+from veilcast.wire.mqtt.codec import PacketReader, decode, encode, number_of
+from veilcast.wire.mqtt.fields import NUMBER_MAX, filter_matches
 from veilcast.wire.mqtt.packets import (
     REFUSED,
     ConnackPacket,
@@ -25,7 +24,6 @@ from veilcast.wire.mqtt.packets import (
     UnsubscribePacket,
     Version,
 )
-from veilcast.wire.mqtt.topic_filters import filter_matches
 
 __all__ = [
     "NUMBER_MAX",

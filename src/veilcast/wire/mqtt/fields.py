@@ -1,9 +1,13 @@
-"""Fields of MQTT packets: numbers, texts, lengths of variable size, and the properties of version 5.
+"""Fields of MQTT packets: numbers, texts, topics, filters, lengths of variable size, and the properties of version 5.
 
 Every number is big-endian. A length has seven bits a byte, lowest first, at most four bytes, and no more than it needs.
 A property is a number and a value whose type the number decides. Each stands at most once in a packet, except user
 properties, and only in packets it belongs to. Properties that decide how we talk are kept; the rest are checked and
 dropped.
+
+Topics and filters are levels with `/` between them; in a filter, `+` stands for any one level and `#` for any rest. A
+filter that ends in `/#` also takes the level before it. Neither `+` nor `#` at the beginning takes a topic that begins
+with `$`: those are a broker's own. Both are texts of 1 to 65,535 bytes of UTF-8 without U+0000.
 """
 
 from __future__ import annotations
@@ -14,7 +18,43 @@ from enum import IntEnum
 from typing import Final
 
 from veilcast.errors import MalformedError
-from veilcast.wire.mqtt.topic_filters import TEXT_MAX, check_text
+
+
+def check_text(text: str) -> bytes:
+    """The bytes of a text. Raises `ValueError` if MQTT has no such text."""
+    data = text.encode()
+    if len(data) > TEXT_MAX or "\0" in text:
+        raise ValueError("a text that is too long or holds U+0000")
+    return data
+
+
+def check_topic(topic: str) -> bytes:
+    if not topic or "+" in topic or "#" in topic:
+        raise ValueError("a topic that is empty or holds a wildcard")
+    return check_text(topic)
+
+
+def check_filter(pattern: str) -> bytes:
+    if not pattern:
+        raise ValueError("an empty filter")
+    if "+" in pattern or "#" in pattern:
+        *inner, last = pattern.split("/")
+        if any("#" in level for level in inner) or any(
+            len(level) > 1 and ("+" in level or "#" in level) for level in (*inner, last)
+        ):
+            raise ValueError("a filter with a wildcard in the wrong place")
+    return check_text(pattern)
+
+
+def filter_matches(pattern: str, topic: str) -> bool:
+    """True if a broker sends a publication on a legal topic to a client with this legal filter."""
+    wanted, levels = pattern.split("/"), topic.split("/")
+    if topic.startswith("$") and wanted[0] in ("+", "#"):
+        return False
+    if wanted[-1] == "#":
+        wanted.pop()
+        levels = levels[: len(wanted)]
+    return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
 
 
 class PacketKind(IntEnum):
@@ -204,7 +244,6 @@ _SHORT: Final = struct.Struct(">H")
 NUMBER_MAX: Final = 0xFFFF
 LENGTH_BYTES: Final = 4
 LENGTH_MAX: Final = (1 << 28) - 1
-
 _OF_USERS: Final = 0x26
 _PLACES: Final = _places(
     [
@@ -227,3 +266,4 @@ _FLAGS: Final = (0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A)
 _POSITIVE: Final = (0x21, 0x27)
 _SIZES: Final = {**dict.fromkeys(_FLAGS, 1), 0x13: 2, 0x21: 2, 0x22: 2, 0x02: 4, 0x11: 4, 0x27: 4}
 _KEPT: Final = tuple(map(int, Property))
+TEXT_MAX: Final = 0xFFFF

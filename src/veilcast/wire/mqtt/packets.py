@@ -13,8 +13,7 @@ from typing import Final
 
 import msgspec
 
-from veilcast.wire.mqtt.fields import NUMBER_MAX
-from veilcast.wire.mqtt.topic_filters import check_filter, check_topic
+from veilcast.wire.mqtt.fields import NUMBER_MAX, check_filter, check_topic
 
 
 class Version(IntEnum):

@@ -40,12 +40,19 @@ from veilcast.sim.checkers import Checker
 from veilcast.sim.engine import START_US
 from veilcast.sim.host import Birth
 from veilcast.sim.insiders.address_grinder import FORMING_S, SECOND_US, TURN_S, GrindingRun
-from veilcast.sim.insiders.insider import ActiveInsider
-from veilcast.sim.insiders.population import InfiltratedPopulation, InsiderScript
-from veilcast.sim.insiders.siege import Besieger, SiegeKnowledge
-from veilcast.sim.insiders.swap_attacks import BogusSetInsider, CrawlingInsider, RefusingInsider, make_eager
+from veilcast.sim.insiders.attacks import (
+    Besieger,
+    BogusSetInsider,
+    CrawlingInsider,
+    IntermittentInsider,
+    RefusingInsider,
+    ReplayingInsider,
+    SiegeKnowledge,
+    TaggingInsider,
+    make_eager,
+)
+from veilcast.sim.insiders.insider import ActiveInsider, InfiltratedPopulation, InsiderScript
 from veilcast.sim.insiders.timing_probes import ANSWER_TIMEOUT_US, ProbeSchedule, ProbingInsider
-from veilcast.sim.insiders.traffic_attacks import IntermittentInsider, ReplayingInsider, TaggingInsider
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.mesh.checkers import mesh_node_at
 from veilcast.sim.mesh.population import MeshPopulation
