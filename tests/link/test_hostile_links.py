@@ -19,16 +19,13 @@ from support.link_network import (
     send_body,
     works,
 )
-from veilcast.core.rate_limit import TokenBucket
 from veilcast.link.admission import INBOUND_MAX, OUTBOUND_MAX, PREFIXES_MAX
 from veilcast.link.config import LinkConfig
 from veilcast.link.envelope import HandshakePacket, HandshakePacketKind
 from veilcast.link.handshake import InitiatorHandshake
 from veilcast.link.link import Link
-from veilcast.link.link_table import LinkTimers
 from veilcast.link.machine import CELL_ALLOWANCE, STATICS_MAX, UNPROVEN_US
-from veilcast.link.pacing import SECOND_US, CellSlots, SendJitter
-from veilcast.link.path_validation import PeerPath
+from veilcast.link.pacing import SECOND_US, SendJitter
 from veilcast.machine import Address
 from veilcast.wire.geometry import ACKNOWLEDGEMENTS, CELL, CELL_BODY, HANDSHAKE_ID
 
@@ -253,15 +250,3 @@ def test_keys_of_former_peers_are_bounded() -> None:
         link.is_reported_up = False
         machine._mark_up(link, links.now)
     assert len(machine._statics) == STATICS_MAX
-
-
-def test_obsolete_timers_are_dropped() -> None:
-    alarms = LinkTimers()
-    link = Link(PeerPath(A, bytes), CellSlots(4, phase_us=0, now=0), TokenBucket(1, 1), 0)
-    for at_us in (50, 40, 60, 30, 20, 25):
-        alarms.set(link, at_us)
-    assert (len(alarms), alarms.next_us) == (4, 20)
-    assert alarms.pop_due(19) == []
-    assert alarms.pop_due(20) == [link]
-    assert alarms.pop_due(60) == []
-    assert (len(alarms), alarms.next_us) == (0, None)

@@ -1,6 +1,7 @@
 """The parts that machines of several modes are built from.
 
-    member               base of the machine of a member: publish, subscribe, refusals, timers
+    host                 bases of the machines of members and hosts: refusals, faults, frames; a host also has records
+    member               base of the machine of a member: publish, subscribe
     outbox               publications that are not settled, kept over restarts; what is on its way for each of them
     inbox                notifications that the client has not acknowledged
     subscriptions        the subscriptions of the client, by interest

@@ -1,42 +1,29 @@
 """The base of a member's machine: what `machine.Member` asks of every mode in the same way.
 
 A mode derives its machine from `MemberBase` and fills in the methods at the end of the class. The base does what is the
-same in every mode: it checks a publication against its topics and hands it to the outbox, numbers subscriptions, counts
-refused messages by the class of their error, keeps exceptions of our own code inside, and counts its calls in
-`version`, so that a driver knows when to look at the machine again.
+same in every mode: it checks a publication against its topics and hands it to the outbox, and numbers subscriptions.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable
 
+from veilcast.core.host import MachineBase
 from veilcast.core.outbox import Outbox, PendingPublication
-from veilcast.errors import RemoteError, VeilcastError
-from veilcast.faults import Faults
-from veilcast.machine import Event, Frame, Interest, Publication
+from veilcast.machine import Event, Interest, Publication
 from veilcast.topics import Conjunction, Schema, check_interest, check_publication, topic_of, topics_of
 
 
-class MemberBase:
+class MemberBase(MachineBase):
     """State and calls that the members of all modes have in common."""
 
     def __init__(self) -> None:
-        self.faults = Faults()
-        self.refused: Counter[str] = Counter()
-        """Messages that were refused, by the name of the error's class."""
+        super().__init__()
         self.excess = 0
         """Notifications that arrived and that no subscription wanted."""
-        self.version = 0
-        """The number of calls that may have changed the machine."""
-        self._frames: list[Frame] = []
         self._subscribed = 0
         """The number of the last subscription."""
-
-    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
 
     def group_size(self) -> int:
         """The number of members that this member knows of; one that knows of nobody counts itself."""
@@ -44,22 +31,6 @@ class MemberBase:
 
     def swaps_played(self) -> int:
         return 0
-
-    def _receive_with(self, hear: Callable[[], object]) -> None:
-        """Hear a message. A `RemoteError` refuses the message; any other exception is a fault of our own."""
-        self.version += 1
-        try:
-            hear()
-        except RemoteError as error:
-            self._refuse(error)
-        except Exception as error:
-            self.faults.count_exception(error)
-
-    def _refuse(self, error: Exception) -> None:
-        """Count a refused message, and a fault if the exception is not an error of ours."""
-        if not isinstance(error, VeilcastError):
-            self.faults.count_exception(error)
-        self.refused[type(error).__name__] += 1
 
 
 class OutboxMember(MemberBase, ABC):

@@ -51,7 +51,6 @@ class Link:
         "since_us",
         "slot_count",
         "slots",
-        "timer_us",
     )
 
     def __init__(self, route: PeerPath, slots: CellSlots, allowance: TokenBucket, now: int) -> None:
@@ -74,7 +73,6 @@ class Link:
         self.last_message_us = now
         """Time of the last message of either side."""
         self.slot_count = 0
-        self.timer_us: int | None = None
         self._unconfirmed: deque[tuple[bytes, int]] = deque(maxlen=UNCONFIRMED_MAX)
         """Messages that may not have arrived, each with the time at which it was sent."""
 

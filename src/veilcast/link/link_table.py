@@ -1,14 +1,9 @@
-"""State over all links of a node: their addresses, their timers, the choice of a link to evict, and the status.
-
-`PathTable` maps a source address to its link. `LinkTimers` orders the links by their next deadline.
-"""
+"""State over all links of a node: their addresses, the choice of a link to evict, and the status."""
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping
-from itertools import count
 from typing import Final
 
 from veilcast.link.link import Link
@@ -17,6 +12,8 @@ from veilcast.machine import Address
 
 
 class PathTable:
+    """The link of each source address."""
+
     def __init__(self) -> None:
         self._links: dict[Address, Link] = {}
 
@@ -55,35 +52,6 @@ class PathTable:
             if self._links.get(address) is link:
                 del self._links[address]
         link.route.listed_addresses = ()
-
-
-class LinkTimers:
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Link]] = []
-        self._number = count().__next__
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def set(self, link: Link, at_us: int) -> None:
-        """Make this link due at this time, unless it is due earlier."""
-        if link.timer_us is None or at_us < link.timer_us:
-            link.timer_us = at_us
-            heapq.heappush(self._heap, (at_us, self._number(), link))
-
-    def pop_due(self, now: int) -> list[Link]:
-        """The links that are due, earliest first. Each needs a new timer."""
-        links, heap = [], self._heap
-        while heap and heap[0][0] <= now:
-            at_us, _, link = heapq.heappop(heap)
-            if link.timer_us == at_us:
-                link.timer_us = None
-                links.append(link)
-        return links
-
-    @property
-    def next_us(self) -> int | None:
-        return self._heap[0][0] if self._heap else None
 
 
 def choose_link_to_evict(links: Collection[Link], now: int) -> Link | None:

@@ -21,6 +21,7 @@ from veilcast.authority.keyring import Keyring
 from veilcast.authority.revocation import RevokedKeys
 from veilcast.core.bounded import remember
 from veilcast.core.rate_limit import TokenBucket
+from veilcast.core.timers import Timers
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ExcessError, ExpiredError, ForgedError, MalformedError, RemoteError
 from veilcast.faults import faults_of
@@ -32,7 +33,7 @@ from veilcast.link.generations import SessionGenerations
 from veilcast.link.handshake import HandshakeResult
 from veilcast.link.identity import LinkIdentity
 from veilcast.link.link import KeyedChannel, Link
-from veilcast.link.link_table import LinkTimers, PathTable, choose_link_to_evict, summarize_links
+from veilcast.link.link_table import PathTable, choose_link_to_evict, summarize_links
 from veilcast.link.pacing import JITTER_KEY_BYTES, RATES, SECOND_US, CellSlots, SendJitter, spread_late_cells
 from veilcast.link.path_validation import PeerPath
 from veilcast.link.transfer import PROMPT_TIMEOUT_US, TIMEOUT_CELLS, Transfer
@@ -72,7 +73,7 @@ class LinkMachine:
         self._statics: dict[Address, bytes] = {}
         """Static keys of peers that had a link, for shorter handshakes."""
         self._stray_limit = TokenBucket(STRAY_EVERY_US, STRAY_BURST)
-        self._timers = LinkTimers()
+        self._timers: Timers[Link] = Timers()
         self._frames: list[Frame] = []
         self._yielded = False
         """True if the wrapped machine has just let cells go first. It does so once in a row."""
@@ -101,7 +102,7 @@ class LinkMachine:
             elif not self._cells:
                 self._prompt(link, now)
             if self._links.get(link.name) is link:
-                self._timers.set(link, link.slots.next_us)
+                self._timers.set_if_earlier(link, link.slots.next_us)
         due_us = self.inner.next_timer()
         if due_us is None or now < due_us:
             return
@@ -110,7 +111,7 @@ class LinkMachine:
             self.inner.handle_timer(now)
 
     def next_timer(self) -> int | None:
-        inner_us, our_us = self.inner.next_timer(), self._timers.next_us
+        inner_us, our_us = self.inner.next_timer(), self._timers.next_us()
         if inner_us is None or (our_us is not None and our_us < inner_us):
             return our_us
         return inner_us
@@ -238,7 +239,7 @@ class LinkMachine:
         while (body := channel.transfer.prompt(BODY, now)) is not None:
             self._send(link.route.path, channel.generations.session.seal(body, now), "datagrams")
         if (due_us := channel.transfer.next_prompt_us) is not None:
-            self._timers.set(link, due_us)
+            self._timers.set_if_earlier(link, due_us)
 
     def _send(self, path: Address, datagram: bytes, kind: str) -> None:
         self.counts[kind] += 1
@@ -253,7 +254,7 @@ class LinkMachine:
         if self._change is not None:
             rate, edge_us = self._change
             link.slots.change_rate(rate, edge_us=edge_us, now=now)
-        self._timers.set(link, link.slots.next_us)
+        self._timers.set_if_earlier(link, link.slots.next_us)
 
     # --- datagrams
 
@@ -375,7 +376,7 @@ class LinkMachine:
         self._links.pop(link.name, None)
         self._paths.remove(link)
         self._admission.finish(link.name)
-        link.timer_us = None
+        self._timers.cancel(link)
         self.counts["slots missed"] += link.slots.missed
         if link.channel is not None:
             self.counts["messages dropped"] += link.channel.transfer.dropped

@@ -8,19 +8,17 @@ either side. The proxy stores no deliveries for absent clients either: the serve
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from veilcast.core.connector import Connector
-from veilcast.core.durable_records import DurableRecords
+from veilcast.core.host import HostBase
 from veilcast.core.timers import earliest
 from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, StaleError
-from veilcast.faults import Faults
-from veilcast.machine import Address, Disconnect, Entropy, Event, Frame, Listen
+from veilcast.machine import Address, Disconnect, Entropy, Event
 from veilcast.relay.config import RelayProxyConfig
 from veilcast.relay.enrolment import ServerPublic, combine_shares
 from veilcast.relay.hardened import HardenedProxyProfile
@@ -84,7 +82,7 @@ class Batch(Generic[Item]):
 ClientRequest: TypeAlias = EnrolClient | Lease | Release | Resume | Submit
 
 
-class RelayProxy:
+class RelayProxy(HostBase):
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Connect(server)` and `Listen("member")`.
 
     `mask` is xs, shared by all proxies of one server and unknown to the server (None in `paper`). `records` holds the
@@ -107,12 +105,12 @@ class RelayProxy:
     ) -> None:
         if (mask is None) != (config.profile == "paper"):
             raise LocalError("a proxy of the hardened profile has a mask, and one of the paper's has none")
+        records = records or {}
+        super().__init__("member", records)
         self._config, self._server = config, server
         self._profile: ProxyProfile = (
             PaperProxyProfile() if mask is None else HardenedProxyProfile(public, mask, multiply)
         )
-        records = records or {}
-        self._records = DurableRecords(records)
         self._roster = ClientRoster(
             config, entropy, self._records, records, one_pseudonym_per_client=self._profile.one_pseudonym_per_client
         )
@@ -127,28 +125,13 @@ class RelayProxy:
         self._enrolling: dict[Address, int] = {}
         """Number of the latest enrolment request of each client."""
         self._connector = Connector(server, config.connect_us, rng, now)
-        self._frames: list[Frame] = []
         self._pacer = make_pacer(config, rng)
-        self._events: list[Event] = [Listen("member")]
-        self.faults = Faults()
-        self.refused: Counter[str] = Counter()
         self.undeliverable = 0
-        self.version = 0
 
     # --- the driver
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        self.version += 1
-        try:
-            if source == self._server:
-                self._handle_answer(decode(data), now)
-            else:
-                for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
-                    self._handle_request(decode(each), len(each), source, now)
-        except RemoteError as error:
-            self.refused[type(error).__name__] += 1
-        except Exception as error:
-            self.faults.count_exception(error)
+        self._receive_with(lambda: self._hear(data, source, now))
         self._flush(now)
 
     def handle_timer(self, now: int) -> None:
@@ -163,16 +146,13 @@ class RelayProxy:
         pacer_us = None if self._pacer is None else self._pacer.next_us()
         return earliest(pacer_us, self._up.due_us, self._down.due_us, self._roster.next_us(), self._connector.next_us)
 
-    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
-
     def next_event(self) -> Event | None:
-        return self._events.pop(0) if self._events else self._connector.next_event() or self._records.next_event()
+        if not self._events and (event := self._connector.next_event()) is not None:
+            return event
+        return super().next_event()
 
     def stored(self, record: int, now: int) -> None:
-        self.version += 1
-        self._records.stored(record, now)
+        super().stored(record, now)
         self._flush(now)
 
     def peer_up(self, peer: Address, now: int) -> None:
@@ -207,6 +187,13 @@ class RelayProxy:
 
     # --- up
 
+    def _hear(self, data: bytes, source: Address, now: int) -> None:
+        if source == self._server:
+            self._handle_answer(decode(data), now)
+        else:
+            for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
+                self._handle_request(decode(each), len(each), source, now)
+
     def _handle_request(self, message: Message, size: int, client: Address, now: int) -> None:
         publishes = isinstance(message, Submit)
         if isinstance(message, Receipt):
@@ -215,14 +202,14 @@ class RelayProxy:
         if not isinstance(message, EnrolClient | Lease | Release | Resume | Submit):
             raise MalformedError("not for a proxy")
         if not self._limits.allows(client, size, now, publishes=publishes):
-            self._refuse(client, message.number, ReplyCode.LIMITED, now)
+            self._refuse_request(client, message.number, ReplyCode.LIMITED, now)
         elif isinstance(message, EnrolClient):
             self._enrolling[client] = message.number
             self._queue_upward(client, message, lambda number: Blind(number, message.sealed), now)
         elif client not in self._roster:
-            self._refuse(client, message.number, ReplyCode.UNKNOWN, now)
+            self._refuse_request(client, message.number, ReplyCode.UNKNOWN, now)
         elif self._is_excessive(message):
-            self._refuse(client, message.number, ReplyCode.LIMITED, now)
+            self._refuse_request(client, message.number, ReplyCode.LIMITED, now)
         elif isinstance(message, Lease):
             self._forward_lease(client, message, now)
         elif isinstance(message, Submit):
@@ -243,11 +230,11 @@ class RelayProxy:
 
     def _forward_lease(self, client: Address, lease: Lease, now: int) -> None:
         if not self._profile.one_pseudonym_per_client and lease.until_us > now + self._config.lease_us_max:
-            self._refuse(client, lease.number, ReplyCode.MALFORMED, now)
+            self._refuse_request(client, lease.number, ReplyCode.MALFORMED, now)
             return
         assigned = self._roster.assign_pseudonym(client, lease.name, lease.until_us, now)
         if assigned is None:
-            self._refuse(client, lease.number, ReplyCode.LIMITED, now)
+            self._refuse_request(client, lease.number, ReplyCode.LIMITED, now)
             return
         record, pseudonym = assigned
         transformation = self._roster.transformation(client)
@@ -273,7 +260,7 @@ class RelayProxy:
         """A request about an existing lease."""
         pseudonym = self._roster.pseudonym_of(client, request.name)
         if pseudonym is None:
-            self._refuse(client, request.number, ReplyCode.UNKNOWN, now)
+            self._refuse_request(client, request.number, ReplyCode.UNKNOWN, now)
             return
         transformation = self._roster.transformation(client)
 
@@ -326,13 +313,13 @@ class RelayProxy:
             transformation = combine_shares(Scalar(request.ratio), Scalar(blinded.share))
             self._profile.check_enrolment(transformation, request)
         except RemoteError:
-            self._refuse(client, request.number, ReplyCode.MALFORMED, now)
+            self._refuse_request(client, request.number, ReplyCode.MALFORMED, now)
             raise
         confirmation = RequestReply(request.number, ReplyCode.DONE)
         if not self._roster.enrol(
             client, transformation, now, lambda now: self._queue_downward(client, confirmation, now)
         ):
-            self._refuse(client, request.number, ReplyCode.FULL, now)
+            self._refuse_request(client, request.number, ReplyCode.FULL, now)
 
     def _forward_delivery(self, delivery: RelayDelivery, now: int) -> None:
         for pseudonym in delivery.names:
@@ -345,7 +332,7 @@ class RelayProxy:
                 _Downward(client, RelayDelivery((name,), delivery.ticket, delivery.cipher, delivery.sealed)), now
             )
 
-    def _refuse(self, client: Address, number: int, code: ReplyCode, now: int) -> None:
+    def _refuse_request(self, client: Address, number: int, code: ReplyCode, now: int) -> None:
         self.refused[code.name] += 1
         self._queue_downward(client, RequestReply(number, code), now)
 
@@ -371,15 +358,15 @@ class RelayProxy:
         while self._in_flight and next(iter(self._in_flight.values())).until_us <= now:
             del self._in_flight[next(iter(self._in_flight))]
         if len(self._in_flight) >= self._config.flight_max:
-            self._refuse(forwarded.client, forwarded.request.number, ReplyCode.FULL, now)
+            self._refuse_request(forwarded.client, forwarded.request.number, ReplyCode.FULL, now)
             return
         self._number = (self._number + 1) % _NUMBERS
         try:
             with self.faults.refuse_exceptions():
                 message = upward.build(self._number)
         except RemoteError as error:
-            self.refused[type(error).__name__] += 1
-            self._refuse(forwarded.client, forwarded.request.number, ReplyCode.MALFORMED, now)
+            self._refuse(error)
+            self._refuse_request(forwarded.client, forwarded.request.number, ReplyCode.MALFORMED, now)
             return
         self._in_flight[self._number] = forwarded
         self._post(self._server, message)
@@ -393,7 +380,7 @@ class RelayProxy:
                 with self.faults.refuse_exceptions():
                     cipher = self._profile.move_body_down(message.cipher, self._roster.transformation(client))
             except RemoteError as error:
-                self.refused[type(error).__name__] += 1
+                self._refuse(error)
                 return
             message = RelayDelivery(message.names, message.ticket, cipher, message.sealed)
             if client in self._connected:
@@ -405,11 +392,10 @@ class RelayProxy:
         self.peer_lost(client, now)
 
     def _post(self, peer: Address, message: Message) -> None:
-        data = encode(message)
         if self._pacer is None or peer == self._server:
-            self._frames.append(Frame(peer, data))
+            super()._post(peer, message)
         else:
-            self._pacer.put(peer, data)
+            self._pacer.put(peer, encode(message))
 
 
 @dataclass(slots=True)

@@ -14,14 +14,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from veilcast.core.durable_records import DurableRecords
+from veilcast.core.host import HostBase
 from veilcast.core.timers import earliest
 from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Multiply, multiply_each
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError, TamperedError
-from veilcast.faults import Faults
-from veilcast.machine import Address, Entropy, Event, Frame, Listen
+from veilcast.machine import Address, Entropy, Frame
 from veilcast.relay.config import RelayServerConfig
 from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.hardened import HardenedServerProfile
@@ -30,7 +29,7 @@ from veilcast.relay.mailboxes import Mailboxes
 from veilcast.relay.matcher import ExactMatcher, FilterMatcher, IndexedLease, Matcher
 from veilcast.relay.paper import PaperServerProfile
 from veilcast.relay.profile import SealedPublication, ServerProfile
-from veilcast.wire import decode, encode
+from veilcast.wire import decode
 from veilcast.wire.base import Message
 from veilcast.wire.relay import Blind, Blinded, Lease, Receipt, Release, ReplyCode, RequestReply, Resume, Submit
 
@@ -68,7 +67,7 @@ class _StoredLease(NamedTuple):
     columns: int
 
 
-class RelayServer:
+class RelayServer(HostBase):
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Listen("proxy")`.
 
     `records` holds the records that earlier runs stored and did not settle: leases, and publications that some
@@ -86,6 +85,7 @@ class RelayServer:
         records: Mapping[int, bytes] | None = None,
         multiply: Multiply = multiply_each,
     ) -> None:
+        super().__init__("proxy", records or {})
         self._config = config
         self._profile: ServerProfile
         self._matcher: Matcher
@@ -99,40 +99,19 @@ class RelayServer:
                 PaperServerProfile(keys, entropy),
                 FilterMatcher(config.filter_geometry, config.leases_max),
             )
-        self._frames: list[Frame] = []
-        self._events: list[Event] = [Listen("proxy")]
         self._leases: dict[tuple[bytes, bytes], _StoredLease] = {}
         self._lease_quota, self._column_quota = ProxyQuota(config.leases_each), ProxyQuota(config.columns_each)
         self._parts: Counter[bytes] = Counter()
         self._expired: dict[bytes, None] = {}
         """Expired leases with publications still waiting under their names."""
-        self.faults = Faults()
-        self.refused: Counter[str] = Counter()
         self.matched = 0
-        self.version = 0
-        self._records = DurableRecords(records or {})
         self._mailboxes = Mailboxes(config, self._profile, self._post, self._records.settle, self._mailbox_emptied)
         self._restore(records or {}, now)
 
     # --- the driver
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        self.version += 1
-        try:
-            message = decode(data)
-            try:
-                with self.faults.refuse_exceptions():
-                    self._dispatch(message, source, now)
-            except StaleError:
-                raise  # It was delayed; its sender has repeated it by now.
-            except RemoteError:
-                if isinstance(message, Blind | Lease | Release | Resume | Submit):
-                    self._refuse(source, message.number, ReplyCode.MALFORMED)
-                raise
-        except RemoteError as error:
-            self.refused[type(error).__name__] += 1
-        except Exception as error:
-            self.faults.count_exception(error)
+        self._receive_with(lambda: self._hear(decode(data), source, now))
 
     def handle_timer(self, now: int) -> None:
         self.version += 1
@@ -147,15 +126,7 @@ class RelayServer:
         # The backlog of a returning proxy may be long, and each copy is sealed for its subscriber: build it on demand.
         while len(self._frames) < limit and self._mailboxes.send_backlog():
             pass
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
-
-    def next_event(self) -> Event | None:
-        return self._events.pop(0) if self._events else self._records.next_event()
-
-    def stored(self, record: int, now: int) -> None:
-        self.version += 1
-        self._records.stored(record, now)
+        return super().frames_to_send(now, limit)
 
     def peer_up(self, peer: Address, now: int) -> None:
         self._mailboxes.proxy_up(peer)
@@ -182,6 +153,17 @@ class RelayServer:
         return self._mailboxes.abandoned
 
     # --- what proxies ask for
+
+    def _hear(self, message: Message, proxy: Address, now: int) -> None:
+        try:
+            with self.faults.refuse_exceptions():
+                self._dispatch(message, proxy, now)
+        except StaleError:
+            raise  # It was delayed; its sender has repeated it by now.
+        except RemoteError:
+            if isinstance(message, Blind | Lease | Release | Resume | Submit):
+                self._refuse_request(proxy, message.number, ReplyCode.MALFORMED)
+            raise
 
     def _dispatch(self, message: Message, proxy: Address, now: int) -> None:
         match message:
@@ -212,12 +194,12 @@ class RelayServer:
         known, stamp = self._leases.get((lease_record.name, lease_record.part)), _stamp(data)
         if known is None or known.stamp != stamp:
             if not self._has_capacity(lease_record, known):
-                self._refuse(proxy, lease.number, ReplyCode.FULL)
+                self._refuse_request(proxy, lease.number, ReplyCode.FULL)
                 return
             try:
                 self._matcher.put(lease_record.name, lease_record.part, tags, lease_record.until_us)
             except LocalError:
-                self._refuse(proxy, lease.number, ReplyCode.FULL)
+                self._refuse_request(proxy, lease.number, ReplyCode.FULL)
                 return
             record = self._records.keep(data, None if known is None else known.record)
             known = self._add_lease(lease_record, record, stamp)
@@ -232,7 +214,7 @@ class RelayServer:
 
     def _resume(self, resume: Resume, proxy: Address) -> None:
         if resume.name not in self._mailboxes:
-            self._refuse(proxy, resume.number, ReplyCode.UNKNOWN)
+            self._refuse_request(proxy, resume.number, ReplyCode.UNKNOWN)
             return
         self._confirm(proxy, resume.number)
         self._mailboxes.resume(resume.name, proxy)
@@ -248,7 +230,7 @@ class RelayServer:
             if not names:
                 self._mailboxes.remember_settled(publication.id)
             elif not self._mailboxes.has_room(publication, proxy, len(names)):
-                self._refuse(proxy, submit.number, ReplyCode.FULL)
+                self._refuse_request(proxy, submit.number, ReplyCode.FULL)
                 return
             else:
                 record = self._store(publication, proxy, names, now)
@@ -337,12 +319,9 @@ class RelayServer:
     def _confirm(self, proxy: Address, number: int, proof: bytes | None = None) -> None:
         self._post(proxy, RequestReply(number, ReplyCode.DONE, proof))
 
-    def _refuse(self, proxy: Address, number: int, code: ReplyCode) -> None:
+    def _refuse_request(self, proxy: Address, number: int, code: ReplyCode) -> None:
         self.refused[code.name] += 1
         self._post(proxy, RequestReply(number, code))
-
-    def _post(self, proxy: Address, message: Message) -> None:
-        self._frames.append(Frame(proxy, encode(message)))
 
 
 def _stamp(data: bytes) -> bytes:

@@ -18,7 +18,7 @@ restarted directory gives every node one lease; a node that does not renew drops
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
@@ -27,20 +27,18 @@ import msgspec
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.member_statement import StatementReader
 from veilcast.authority.revocation import RevokedKeys
-from veilcast.core.durable_records import DurableRecords
+from veilcast.core.host import HostBase
 from veilcast.core.rate_limit import PeerRateLimits, Rate, TokenBucket
 from veilcast.core.timers import Timers
 from veilcast.crypto.derive import digest, fingerprint
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, TamperedError
-from veilcast.faults import Faults
-from veilcast.machine import Address, Event, Frame, Listen
+from veilcast.machine import Address
 from veilcast.tree.config import DirectoryConfig
 from veilcast.tree.descriptor import AHEAD_US, check_descriptor
 from veilcast.tree.listing import Listing, SignedListing, sign_listing
 from veilcast.tree.membership_proof import MembershipProver
-from veilcast.wire import decode, encode
-from veilcast.wire.base import Message
+from veilcast.wire import decode
 from veilcast.wire.tree import EnrolNode, FetchListing, ListedNode, NodeEnrolled, RefusalCode, RequestRefused
 
 
@@ -59,7 +57,7 @@ class NodeRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     shown: bytes = b""
 
 
-class Directory:
+class Directory(HostBase):
     """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
 
     `records` holds the records that earlier runs stored and did not settle: the listed nodes. `refused` counts rejected
@@ -74,10 +72,10 @@ class Directory:
         records: Mapping[int, bytes] | None = None,
         revoked: RevokedKeys | None = None,
     ) -> None:
+        records = records or {}
+        super().__init__("tree", records)
         self._config, self._keyring = config, keyring
         self._reader, self._prover = StatementReader(keyring, revoked), MembershipProver(keyring)
-        records = records or {}
-        self._records = DurableRecords(records)
         self._nodes: dict[bytes, _NodeEntry] = {}
         self._expiries: Timers[bytes] = Timers()
         self._editions: deque[SignedListing] = deque(maxlen=config.versions)
@@ -86,32 +84,13 @@ class Directory:
         """Budget of enrolments that may still fail their check; a renewing node does not depend on it."""
         rate = Rate(config.requests_every_us, config.requests_burst)
         self._limits: PeerRateLimits[Address] = PeerRateLimits(config.callers_max, {_REQUEST: rate})
-        self._frames: list[Frame] = []
-        self._events: list[Event] = [Listen("tree")]
-        self.faults = Faults()
-        self.refused: Counter[str] = Counter()
-        self.version = 0
         for record, data in records.items():
             self._restore(record, data, now)
 
     # --- the driver
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
-        self.version += 1
-        try:
-            if not self._limits.take(source, _REQUEST, now):
-                raise ExcessError("the stream exceeds its rate limit")
-            request = decode(data)
-            if isinstance(request, EnrolNode):
-                self._enrol(request, source, now)
-            elif isinstance(request, FetchListing):
-                self._fetch(request, source, now)
-            else:
-                raise MalformedError("not a request to a directory")
-        except RemoteError as error:
-            self.refused[type(error).__name__] += 1
-        except Exception as error:
-            self.faults.count_exception(error)
+        self._receive_with(lambda: self._hear(data, source, now))
 
     def handle_timer(self, now: int) -> None:
         for node in self._expiries.pop_due(now):
@@ -121,16 +100,6 @@ class Directory:
 
     def next_timer(self) -> int | None:
         return self._expiries.next_us()
-
-    def frames_to_send(self, now: int, limit: int) -> list[Frame]:
-        frames, self._frames = self._frames[:limit], self._frames[limit:]
-        return frames
-
-    def next_event(self) -> Event | None:
-        return self._events.pop(0) if self._events else self._records.next_event()
-
-    def stored(self, record: int, now: int) -> None:
-        self._records.stored(record, now)
 
     def peer_up(self, peer: Address, now: int) -> None:
         """Nothing to prepare: any peer may ask."""
@@ -148,26 +117,37 @@ class Directory:
 
     # --- requests
 
+    def _hear(self, data: bytes, source: Address, now: int) -> None:
+        if not self._limits.take(source, _REQUEST, now):
+            raise ExcessError("the stream exceeds its rate limit")
+        request = decode(data)
+        if isinstance(request, EnrolNode):
+            self._enrol(request, source, now)
+        elif isinstance(request, FetchListing):
+            self._fetch(request, source, now)
+        else:
+            raise MalformedError("not a request to a directory")
+
     def _enrol(self, enrol: EnrolNode, source: Address, now: int) -> None:
         self._prover.check(enrol)
         node, shown = fingerprint(enrol.box), _digest(enrol.certificates)
         listed = self._nodes.get(node)
         renews = listed is not None and listed.shown == shown
         if not renews and not self._failures.has_token(now):
-            self._answer(RequestRefused(enrol.number, RefusalCode.LIMITED), source)
+            self._post(source, RequestRefused(enrol.number, RefusalCode.LIMITED))
             return
         try:
             issuer = self._check(enrol, listed, now)
         except RemoteError:
             self._failures.take(now)
-            self._answer(RequestRefused(enrol.number, RefusalCode.MALFORMED), source)
+            self._post(source, RequestRefused(enrol.number, RefusalCode.MALFORMED))
             raise
         if listed is None and len(self._nodes) >= self._config.nodes_max:
-            self._answer(RequestRefused(enrol.number, RefusalCode.FULL), source)
+            self._post(source, RequestRefused(enrol.number, RefusalCode.FULL))
             return
         known = None if listed is None or listed.has_other_issuer(issuer) else listed
         if known is not None and not known.renewals.take(now):
-            self._answer(RequestRefused(enrol.number, RefusalCode.LIMITED), source)
+            self._post(source, RequestRefused(enrol.number, RefusalCode.LIMITED))
             return
         if known is None or (known.listed.address, known.issuer, known.shown) != (enrol.address, issuer, shown):
             known = self._admit_node(node, enrol, issuer, known, now)
@@ -176,7 +156,7 @@ class Directory:
         since_us = max(known.listed.since_us, min(enrol.since_us, now))
         self._renew(node, known, since_us, until_us)
         self._records.when_durable(
-            known.record, now, lambda _: self._answer(NodeEnrolled(enrol.number, until_us), source)
+            known.record, now, lambda _: self._post(source, NodeEnrolled(enrol.number, until_us))
         )
 
     def _check(self, enrol: EnrolNode, listed: _NodeEntry | None, now: int) -> bytes:
@@ -199,13 +179,13 @@ class Directory:
         self._prover.check(fetch)
         if fetch.page is None:
             head = self._newest(now).head
-            self._answer(msgspec.structs.replace(head, number=fetch.number), source)
+            self._post(source, msgspec.structs.replace(head, number=fetch.number))
             return
         for edition in self._editions:
             if edition.head.version == fetch.version and fetch.page < len(edition.pages):
-                self._answer(msgspec.structs.replace(edition.pages[fetch.page], number=fetch.number), source)
+                self._post(source, msgspec.structs.replace(edition.pages[fetch.page], number=fetch.number))
                 return
-        self._answer(RequestRefused(fetch.number, RefusalCode.UNKNOWN), source)
+        self._post(source, RequestRefused(fetch.number, RefusalCode.UNKNOWN))
 
     # --- nodes and editions
 
@@ -250,9 +230,6 @@ class Directory:
         node = fingerprint(node_record.box)
         self._nodes[node] = self._make_node(node_record, record)
         self._renew(node, self._nodes[node], node_record.since_us, now + self._config.lease_us)
-
-    def _answer(self, message: Message, source: Address) -> None:
-        self._frames.append(Frame(source, encode(message)))
 
 
 class _NodeEntry:
