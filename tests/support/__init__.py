@@ -1,1 +1,1 @@
-"""What tests share: networks and machines to test with, models, and rules that all tests are held to."""
+"""Shared by tests: networks and machines, models, and the rules for all tests."""

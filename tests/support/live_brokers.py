@@ -127,4 +127,4 @@ _PROCESSES = get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["veilcast.cli.commands"])
 _HASTY_MEMBER = "again_us = 2000000\n"
 _HASTY_BROKER = "[brokers]\nbound_us = 300000\n"
-"""Tests need not wait as long as distant machines do."""
+"""Short timeouts: distant machines need more time than this computer."""

@@ -1,4 +1,4 @@
-"""Live foiling members, at a mosquitto that can be ended and started again."""
+"""Live foiling members, at a mosquitto broker that a test can stop and start again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ again_us = 200000
 retry_us = 3000000
 
 """
-"""Settings of the table `foil`: tests do not wait for delays that only spare a broker."""
+"""Settings of the table `foil`: tests do not wait for delays that only reduce a broker's load."""
 
 
 class LiveFoil(AnyHouse):

@@ -29,7 +29,7 @@ from veilcast.node.config import NodeConfig
 
 class LiveNetwork:
     def __init__(self, directory: Path, plan: NetworkPlan, hasty: str = "") -> None:
-        """`hasty` is added to the files of all members: tests do not wait for delays that only hide a member."""
+        """`hasty` is added to the files of all members: settings without the delays that only hide a member."""
         self.directory = directory
         self.net: LocalNetwork = lay_out(directory, plan, Context(cost=PassphraseCost(1, 1)), Random(os.urandom(8)))
         for number in range(plan.nodes):
@@ -39,7 +39,7 @@ class LiveNetwork:
 
     @property
     def publisher(self) -> str:
-        """The publisher, named by its directory, as all members."""
+        """The publisher; all members are named by their directories."""
         return self._named("publisher")[0]
 
     @property

@@ -55,7 +55,7 @@ class LiveRelay(AnyHouse):
         heard.close()
 
     def errors(self, name: str) -> Path:
-        """What a host in a separate process printed when it ended."""
+        """The error output of a host in a separate process that has ended."""
         return self.file(name).with_suffix(".errors")
 
     def exit_code(self, name: str) -> int | None:

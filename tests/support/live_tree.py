@@ -30,7 +30,7 @@ retry_us = 5000000
 probe_wait_us = 6000000
 """
 """Settings of the table `tree`, which comes last in a member's file. On a busy machine, giving up a slow call and
-making another in its place would make all calls slower."""
+replacing it by another would make all calls slower."""
 
 
 class LiveTree(AnyHouse):

@@ -2,9 +2,9 @@
 
     ./run fuzz [TARGET] [SECONDS] [--list] [--json] [--runs N] [--seed K] [--replay FILE] [--plain]
 
-Each target runs in a process of its own, with limits on memory and on the time of one input. At the end a table says
-what was run and what was found; the exit code is 1 if something was. Ctrl-C ends the target that runs and prints the
-table of what was done until then.
+Each target runs in a process of its own, with limits on memory and on the time of one input. At the end, a table lists
+the runs and the findings; the exit code is 1 if there are findings. Ctrl-C ends the running target and prints the table
+of the finished ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from support.fuzz.fuzz_worker import replay
 TESTS = Path(__file__).parents[2]
 SECONDS = 60
 GRACE_S = 600
-"""A process that has not ended so long after its time is ended by force."""
+"""Seconds after its time at which a process is killed."""
 
 
 @dataclass
@@ -44,13 +44,14 @@ class Row:
     finding: str | None = None
     """The error, in one line."""
     input: str | None = None
-    """The file that causes it."""
+    """The input file that causes the error."""
 
 
 def run_target(
     target: Target, work: Path, corpus: Path, *, runs: int = 0, seconds: int = 0, options: Sequence[str] = ()
 ) -> Row:
-    """Run one target in a process of its own; `work` gets its log and its findings, `corpus` the inputs it learns."""
+    """Run one target in a process of its own; `work` receives its log and findings, `corpus` the inputs that reach new
+    code."""
     _prepare_folders(target, work)
     log = _log_of(target, work)
     with log.open("wb") as output:
@@ -69,7 +70,7 @@ def run_target(
 
 
 def run_together(targets: Sequence[Target], work: Path, corpus: Path, runs: int) -> list[Row]:
-    """Run a bounded number of inputs of each target, in processes that share what all of them import."""
+    """Run a bounded number of inputs of each target, in processes that share their imports."""
     for target in targets:
         _prepare_folders(target, work)
         _log_of(target, work).unlink(missing_ok=True)
@@ -93,7 +94,7 @@ def _start(
 
 
 def _prepare_folders(target: Target, work: Path) -> None:
-    """The folders that a process writes to; the findings of an earlier run move out of the way."""
+    """Make the folders that a process writes to, and move the findings of an earlier run away."""
     findings = work / "findings" / target.name
     for folder in (findings / "earlier", work / "logs"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,7 +124,7 @@ def _code_in(log: Path) -> int:
 
 
 def read_log(name: str, text: str) -> Row:
-    """The figures that a process has left in its log, also if it was ended early."""
+    """Read the figures in the log of a process, even of one that was ended early."""
     row = Row(name)
     if seeds := re.search(r"^seeds: (\d+)", text, re.MULTILINE):
         row.runs += int(seeds[1])

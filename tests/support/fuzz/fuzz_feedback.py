@@ -1,8 +1,9 @@
 """Coverage for parsers that are compiled: the outcome of a parse chooses one of many small instrumented functions.
 
 msgspec decodes in C, which the fuzzer does not see: a decoder looks the same for all inputs, so the corpus never grows.
-The text of an error says where and why the decoder stopped ("Expected `int`, got `str` - at `$[1][...]`"), and the
-shape of a value says which branches it took. Each of them picks one of `EDGES` functions; each function is an edge.
+The text of an error shows where and why the decoder stopped ("Expected `int`, got `str` - at `$[1][...]`"), and the
+shape of a value shows which branches it took. Each text and each shape picks one of `EDGES` functions; each function is
+an edge.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ EDGES = 1024
 
 
 def refused(error: Exception) -> None:
-    """Count the way in which an input was refused."""
+    """Count the error text of a refused input."""
     cause = error.__cause__
     text = f"{type(error).__name__}{error}{type(cause).__name__}{cause}"
     _hit(_NUMBER.sub("#", text[:400]))
 
 
 def accepted(result: Any) -> None:
-    """Count the shape of what was parsed."""
+    """Count the shape of a parsed value."""
     if result is not None:
         _hit(_shape(result, 4))
 
@@ -40,7 +41,7 @@ def _hit(text: str) -> None:
 
 
 def _shape(value: Any, depth: int) -> str:
-    """Types and magnitudes, no values: two messages that differ in a key are alike."""
+    """Types and magnitudes without values: two messages that differ in a key have the same shape."""
     kind = type(value)
     if kind is int:
         return f"i{value.bit_length() // 8}{'-' * (value < 0)}"

@@ -1,9 +1,9 @@
 """Machines as targets: bytes into `receive()`, where nothing may be raised at all.
 
-A machine is taken out of a small running network, together with the frames that it was sent there: these are the valid
-examples. An input is a script (`fuzz_script`). The step of a record chooses the peer among those that the machine knows
-and a stranger, how far the clock moves, and whether timers run. The machine's own frames are dropped, its records are
-stored at once. A machine keeps what it has learned from one input for the next. After `INPUTS` inputs it is made anew.
+A machine is taken out of a small running network, together with the frames that it received there: these are the valid
+examples. An input is a script (`fuzz_script`). The step of a record chooses the peer (a known one or a stranger), how
+far the clock moves, and whether timers run. The machine's own frames are dropped, and its records are stored at once. A
+machine keeps its state from one input to the next. After `INPUTS` inputs a new machine replaces it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EXAMPLES = 60
 
 @dataclass
 class RunningMachine:
-    """A machine that runs, its peers, and what they sent it: pairs of the peer and the bytes."""
+    """A running machine, its peers, and the frames that they sent it: pairs of the peer and the bytes."""
 
     machine: Any
     now: int
     heard: list[tuple[Address, bytes]]
     wrap: Callable[[bytes, int], bytes] = field(default=lambda data, now: data)
-    """What a hostile peer does to a record before it sends it, such as sealing it for its link."""
+    """Applied to each record before the machine receives it, such as sealing it for its link."""
 
     @property
     def peers(self) -> list[Address]:
@@ -53,7 +53,7 @@ def prepare(build: Callable[[], RunningMachine], skip: int = 1) -> Prepared:
 
 @contextmanager
 def record_received(machine: Any) -> Iterator[list[tuple[Address, bytes]]]:
-    """Writes down what a machine is sent meanwhile."""
+    """Records the frames that a machine receives meanwhile."""
     heard: list[tuple[Address, bytes]] = []
     receive = machine.receive
 
@@ -97,7 +97,7 @@ def _play(live: RunningMachine, data: bytes) -> object:
 
 
 def _drain(machine: Any, now: int) -> int:
-    """What a driver does after each step; how much there was to do."""
+    """Do what a driver does after each step. Returns the number of frames and events."""
     done = len(machine.frames_to_send(now, 1 << 16))
     for _ in range(1000):
         event: Event | None = machine.next_event()

@@ -2,7 +2,8 @@
 
 A byte-wise mutator breaks a length before it changes anything of interest. The one for MessagePack finds the values of
 an input by their spans, replaces, wraps, doubles, drops or exchanges one of them, and repairs the counts around it; or
-it makes just one count or length wrong. What does not parse as MessagePack is mutated as far as it does.
+it makes just one count or length wrong. In an input that is not whole MessagePack, only the part that parses is
+mutated.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Node(NamedTuple):
 
 
 def parse_msgpack(data: bytes, most: int = 2000) -> list[Node]:
-    """The values of an input in the order of their starts, the outermost first; at most so many of them."""
+    """Parse at most this many values of an input, in the order of their starts, the outermost first."""
     nodes: list[Node] = []
     open_nodes: list[list[int]] = []  # index, values that are still to come
     at, size = 0, len(data)
@@ -264,7 +265,7 @@ def _resized(data: bytes, nodes: list[Node], node: Node, rng: Random, by: int) -
 
 
 def _recounted(node: Node, data: bytes, rng: Random) -> bytes:
-    """A count or length that is wrong, before content that is as it was."""
+    """Make a count or length wrong, and leave the content as it is."""
     content = data[node.body : node.end]
     if node.family not in ("array", "map", "str", "bin"):
         return rng.choice((b"\xdc\x00\x02", b"\x92", b"\xa5", b"\xc4\x05")) + content
@@ -273,7 +274,7 @@ def _recounted(node: Node, data: bytes, rng: Random) -> bytes:
 
 
 def _content(node: Node, data: bytes, size: int, rng: Random) -> bytes:
-    """Other content for a text or for bytes, of another length or inside; a scalar for anything else."""
+    """Replace a text or bytes by other content or another length, and any other value by a scalar."""
     if node.family not in ("str", "bin"):
         return rng.choice(SCALARS)
     content = data[node.body : node.end]
@@ -300,7 +301,7 @@ def _content(node: Node, data: bytes, size: int, rng: Random) -> bytes:
 
 
 def _number(node: Node, data: bytes, rng: Random) -> bytes:
-    """A number next to the one that stands there, or next to a power of two."""
+    """A number next to this one, or next to a power of two."""
     if node.family != "int":
         return rng.choice(SCALARS)
     value = data[node.start] if node.body == node.start + 1 else int.from_bytes(data[node.body : node.end], "big")

@@ -1,14 +1,14 @@
 """Scripts: several records for one machine in one input.
 
-A record is a step (1 byte), a length (2 bytes) and content. The step says from which peer the content comes and how far
-the clock moves before; what exactly it means is the target's. Bytes that are no whole record are the last record.
+A record is a step (1 byte), a length (2 bytes) and content. The step decides which peer sends the content and how far
+the clock moves before; each target defines its exact meaning. Bytes that are no whole record are the last record.
 """
 
 from __future__ import annotations
 
 HEAD = 3
 RECORDS_MAX = 32
-"""A machine is shown at most so many records of one input."""
+"""Most records of one input that a machine receives."""
 
 
 def record(content: bytes, step: int) -> bytes:

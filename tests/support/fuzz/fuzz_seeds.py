@@ -48,7 +48,7 @@ TOML_TOKENS = [
 
 
 def seeds(prepared: Prepared) -> list[bytes]:
-    """All inputs that a target is tried with before anything is mutated: valid ones, cut ones, and hostile ones."""
+    """All inputs that a target receives before any mutation: valid, cut, and hostile ones."""
     found = [b"", *prepared.examples]
     for example in prepared.examples[:40]:
         found += [example[:-1], example[: len(example) // 2], example[:1], example + b"\0", example + example]
@@ -72,7 +72,7 @@ def hostile(form: Format) -> list[bytes]:
 
 
 def msgpack_nests() -> list[bytes]:
-    """Arrays in arrays and maps in maps, whole and cut off before their middle."""
+    """Arrays in arrays and maps in maps, whole and cut before their middle."""
     shells = (b"\x91", b"\x81\xa1a", b"\xdc\x00\x01", b"\x92\xc0")
     return [shell * depth + tail for shell in shells for depth in DEPTHS for tail in (b"\xc0", b"")]
 
@@ -89,7 +89,7 @@ def _text_nests(opening: str, closing: str) -> list[bytes]:
 def _tables() -> list[bytes]:
     """TOML tables nested by dotted keys and by inline tables.
 
-    The library's time grows with the square of the parts of a dotted key: 30,000 of them take many seconds.
+    The library's time grows with the square of the number of parts of a dotted key: 30,000 parts take many seconds.
     """
     dotted = [("a." * depth + "a = 1\n").encode() for depth in DEPTHS[:-1]]
     headed = [("[" + "a." * depth + "a]\n").encode() for depth in DEPTHS[:-1]]

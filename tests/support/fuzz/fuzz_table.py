@@ -25,11 +25,11 @@ GROUPS = (
 
 
 class UnknownTargetError(Exception):
-    """No target has this name; the text says which there are."""
+    """No target has this name; the text lists the names."""
 
 
 def table() -> dict[str, Target]:
-    """All targets, in the order in which they run. Tests of the frame name other groups in the environment."""
+    """All targets, in the order in which they run. Tests of the fuzzer name other groups in the environment."""
     found: dict[str, Target] = {}
     for group in _groups():
         for target in importlib.import_module(f"support.fuzz.{group}").GROUP.targets:
@@ -39,7 +39,7 @@ def table() -> dict[str, Target]:
 
 
 def find(name: str) -> Target:
-    """One target. Imports no other group: a fuzzer instruments all that is imported, which takes long."""
+    """Find one target. Imports no other group: a fuzzer instruments every imported module, which takes long."""
     for group in _groups():
         if re.search(rf'GROUP\.target\(\s*"{re.escape(name)}"', (HERE / f"{group}.py").read_text()):
             targets: list[Target] = importlib.import_module(f"support.fuzz.{group}").GROUP.targets

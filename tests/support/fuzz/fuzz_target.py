@@ -1,7 +1,7 @@
-"""What a fuzz target is: a name, a function of bytes, the errors that its contract names, and inputs to start from.
+"""A fuzz target: a name, a function of bytes, the errors that its contract names, and inputs to start from.
 
-A target is cheap to name and may be dear to prepare (keys, machines, a compiled model), so a table holds functions that
-prepare one. A prepared target is run on one input by `run`: every error that the contract does not name leaves it.
+To prepare a target may take long (keys, machines, a compiled model), so a table holds functions that prepare one. `run`
+runs a prepared target on one input, and raises every error that the contract does not name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from support.fuzz import fuzz_feedback
 
 
 class Format(enum.Enum):
-    """How the inputs of a target are built: it decides which hostile seeds and which mutator the target gets."""
+    """The format of a target's inputs, which decides its hostile seeds and its mutator."""
 
     BYTES = "bytes"
     MSGPACK = "msgpack"
@@ -28,15 +28,15 @@ class Format(enum.Enum):
 @dataclass(frozen=True)
 class Prepared:
     check: Callable[[bytes], object]
-    """Parses one input. The result is used as feedback where the parser itself is compiled and gives no coverage."""
+    """Parses one input. If the parser is compiled and gives no coverage, the result is the feedback."""
     may_raise: tuple[type[Exception], ...]
     """The errors that the parser's contract names; none for `receive()` of a machine."""
     examples: Sequence[bytes]
     """Valid inputs, made by the project's own encoders."""
     format: Format = Format.BYTES
     prefixes: Sequence[bytes] = (b"",)
-    """What stands before the structure of hostile seeds, such as a type byte. The first `skip` bytes of any input are
-    left alone by the structured mutator."""
+    """Bytes before the structure of hostile seeds, such as a type byte. The structured mutator does not change the
+    first `skip` bytes of any input."""
     skip: int = 0
     max_len: int = 4096
     """Longest input that the fuzzer makes by itself, in bytes; hostile seeds may be longer."""
@@ -44,7 +44,7 @@ class Prepared:
     """Words of the input's language, for formats that are text."""
 
     def run(self, data: bytes) -> None:
-        """Parse one input. Raises whatever the contract does not name."""
+        """Parse one input. Raises every error that the contract does not name."""
         try:
             result = self.check(data)
         except self.may_raise as error:
@@ -60,7 +60,7 @@ Prepare: TypeAlias = Callable[[], Prepared]
 class Target:
     name: str
     about: str
-    """The parser, and where its bytes come from."""
+    """The parser, and the origin of its bytes."""
     prepare: Prepare
     parsers: tuple[str, ...]
     """The functions under test, as `module:name` below `veilcast`."""

@@ -1,4 +1,4 @@
-"""One target in one process: first all seeds, then mutated inputs, until an input does what the contract forbids.
+"""One target in one process: first all seeds, then mutated inputs, until an input breaks the contract.
 
     python -m support.fuzz.fuzz_worker TARGET... --runs N --seconds S --seed K --corpus DIR --findings DIR --logs DIR
 
@@ -41,7 +41,7 @@ INPUT_S = 120
 MEMORY_MB = 2048
 """A process that needs more than this is a finding."""
 STRUCTURED = 0.5
-"""Share of mutations that know the structure; the others are the fuzzer's own."""
+"""Share of structured mutations; the other mutations are the fuzzer's own."""
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def replay(name: str, file: Path) -> int:
-    """Run one input in this process; 77 if it does what the contract forbids."""
+    """Run one input in this process; returns 77 if it breaks the contract."""
     from support.fuzz.fuzz_table import find
 
     try:
@@ -73,7 +73,8 @@ def replay(name: str, file: Path) -> int:
 
 
 def committed_corpus(name: str) -> Path:
-    """Inputs worth keeping, one a line in hexadecimal: past findings, and the fewest that reach all edges known."""
+    """The committed inputs, one on each line in hexadecimal: past findings, and the fewest inputs that reach all known
+    edges."""
     return Path(__file__).parents[2] / "fuzz" / "corpus" / f"{name}.hex"
 
 

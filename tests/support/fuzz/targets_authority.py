@@ -1,4 +1,4 @@
-"""Targets: what the authority writes and reads, publications under their seal, X.509 and locked files."""
+"""Targets: files of the authority, publications under their seal, X.509 and locked files."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def request_file() -> Prepared:
 
 @GROUP.target("reply", "a reply that is said to be the authority's", "authority.request:complete_request")
 def reply_file() -> Prepared:
-    """Under the box that the member opens, so that the parser and all checks behind it are reached."""
+    """The bytes are sealed in the box that the member opens, so that they reach the parser and all checks behind it."""
     asking, entropy = _asking(), random.Random(2).randbytes
 
     def check(data: bytes) -> object:
@@ -172,7 +172,7 @@ def reply_file() -> Prepared:
     "authority.bulletin:apply_bulletin",
 )
 def bulletin_file() -> Prepared:
-    """What parses is signed by the authority again, so that the parser of entries is reached, too."""
+    """The authority signs a bulletin that parses again, so that its bytes reach the parser of entries."""
     who = people()
     key = who.authority.key
     state_after = issuer.revoke(who.authority, "mallory", None, NOW, random.Random(3).randbytes)

@@ -1,4 +1,4 @@
-"""Targets: brokers. Shares and dealings, what replicas say, manifests, overlays and orders, the language of claims."""
+"""Targets: brokers. Shares, dealings, messages of replicas, manifests, overlays, orders and claims."""
 
 from __future__ import annotations
 

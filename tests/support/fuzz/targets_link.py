@@ -86,7 +86,7 @@ _PLAIN = len(PacketSealer(identity(network().alice).envelope, bytes)._veil.open(
     "crypto.noise:Handshake",
 )
 def handshake() -> Prepared:
-    """The first byte chooses the message that is replaced, or that the certificate inside a true one is."""
+    """The first byte chooses the message to replace, or a valid message whose certificate is replaced."""
     people = network()
     ours, theirs = identity(people.alice, 1), identity(people.bob, 2)
 

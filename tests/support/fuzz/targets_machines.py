@@ -185,5 +185,5 @@ def link_machine() -> Prepared:
 
 @GROUP.target("machine-link-member", "a link, from the hostile member at its other end", "link.machine:LinkMachine")
 def link_member() -> Prepared:
-    """The peer seals whatever the script says as a body of its cells."""
+    """The peer seals each record as the body of a cell."""
     return prepare(partial(_linked, sealed=True), skip=0)

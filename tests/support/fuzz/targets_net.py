@@ -34,7 +34,7 @@ NOTE = Note(bytes(16), Publication((Label("news").pair, ("a", 1.5)), b"body"))
 
 
 def finish(work: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that never waits: all that it reads is here already."""
+    """The result of a coroutine that never waits, because all its input is here already."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -44,7 +44,7 @@ def finish(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Whole:
-    """A stream whose every byte has arrived and which has ended."""
+    """A stream that has ended and whose bytes have all arrived."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -137,7 +137,7 @@ def inquiry() -> Prepared:
 
 
 class _Told:
-    """A socket whose other side says this and no more."""
+    """A socket whose other side sends these bytes and no more."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0

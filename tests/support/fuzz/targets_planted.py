@@ -1,4 +1,4 @@
-"""Targets with planted bugs: what the frame must find. They are in no table but their own."""
+"""Targets with planted bugs, which the fuzzer must find. They have a table of their own."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
 """Every behaviour of Byzantine replicas in one flood of `brokers/keys/agreement.py`, on the code itself.
 
-The search is over the real `SignedBroadcast` objects, so there is no model to drift. Replicas move in rounds, as
-`receiving` has
-them. In every round the adversary sees what honest replicas send before it sends (it is rushing), and delivers to each
-honest replica any set of the words of its authors, with all signatures that it has by then. Signatures of Byzantine
-replicas it makes; those of honest replicas it has once a word that carries them was sent.
+The search runs the real `SignedBroadcast` objects, so no model can differ from the code. Replicas move in rounds, as in
+`brokers/keys/transfer_receiver.py`. In every round the adversary is rushing: it sees the messages of honest replicas
+before it sends its own. It delivers to each honest replica any set of its authors' statements, with all signatures that
+it has by then. It makes the signatures of Byzantine replicas, and has an honest replica's signature once a statement
+with it was sent.
 
-Bounds: one node of `size` replicas; Byzantine authors have two words between which they waver; a word that is delivered
-carries all signatures that the adversary has. Fewer would be taken up no sooner, for a replica asks for at least as
-many as the round has.
+Bounds: one virtual node of `size` replicas. A Byzantine author has two statements. A delivered statement carries all
+signatures that the adversary has: with fewer it would be accepted no sooner, because a replica requires at least one
+signature for each round.
 
-The shortcut of `receiving` (all say the same in round 1) is not part of the search.
+The receiver's shortcut, in which all replicas agree in round 1, is not part of the search.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 
 Taken: TypeAlias = "tuple[tuple[tuple[int, bytes], ...], ...]"
-"""For each honest replica the words that it has taken up, by author."""
+"""For each honest replica, the statements that it has accepted, by author."""
 
 
 @dataclass(frozen=True)
 class FloodModel:
-    """A virtual node whose last replicas are Byzantine; the first of those are authors of two words."""
+    """A virtual node whose last replicas are Byzantine; the first of these are authors of two statements."""
 
     size: int
     byzantine: int
@@ -39,7 +39,8 @@ class FloodModel:
     flood: type[SignedBroadcast] = SignedBroadcast
 
     def disagreement(self, own: Sequence[bytes]) -> Taken | None:
-        """What honest replicas end up with where two of them differ, or lack an honest word; None if they never do."""
+        """The final statements of honest replicas, if two replicas differ or one lacks an honest statement; None if
+        that never happens."""
         floods = [self._flood(index) for index in range(1, self.honest + 1)]
         said = [flood.announce(word) for flood, word in zip(floods, own, strict=True)]
         states = [(floods, said)]
@@ -63,7 +64,8 @@ class FloodModel:
     def _rounds(
         self, floods: Sequence[SignedBroadcast], sent: Sequence[EndorsedStatement], number: int
     ) -> Iterator[tuple[list[SignedBroadcast], list[EndorsedStatement]]]:
-        """One round: what honest replicas send comes to all of them, and the adversary chooses what else does."""
+        """One round: every honest replica receives the messages of all honest replicas, and those that the adversary
+        chooses."""
         lies = [self._lie(author, word, sent, floods) for author in self._liars()[: self.authors] for word in _WORDS]
         for chosen in product((False, True), repeat=len(lies) * len(floods)):
             moved = [self._copy(flood) for flood in floods]
@@ -79,7 +81,7 @@ class FloodModel:
     def _lie(
         self, author: int, word: bytes, sent: Sequence[EndorsedStatement], floods: Sequence[SignedBroadcast]
     ) -> EndorsedStatement:
-        """The word with every signature that the adversary has on it."""
+        """The statement with every signature that the adversary has on it."""
         seen = [*sent, *(each for flood in floods for each in flood.statements_of(author))]
         vouchers = {
             index: by
@@ -119,7 +121,7 @@ def _taken(flood: SignedBroadcast) -> tuple[tuple[int, bytes], ...]:
 
 
 def _names(relayed: Sequence[EndorsedStatement]) -> Taken:
-    """What is on its way, as far as the next round depends on it: who has signed what."""
+    """The signers of each statement in transit: all that the next round depends on."""
     return tuple(sorted(((each.author, each.payload), *((signer, b"") for signer in each.signers)) for each in relayed))
 
 

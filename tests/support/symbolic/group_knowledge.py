@@ -1,18 +1,18 @@
-"""What follows from what somebody holds: a small algebra of the group, for asking what a party could compute.
+"""What a party can compute from the group elements that it holds: a small algebra of the group.
 
 A number is a product of powers of secrets (k_r / k_1). A point is a sum of base points (the generator G, a hash H(s)
-that nobody knows the logarithm of, a random message M), each times a number. Who holds some of both can multiply,
-divide and take roots of numbers, and add points times numbers; in a group where nothing else is possible (the generic
-model) that is all, and everything it can ever notice is that two such sums are the same. So
+whose logarithm is unknown, a random message M), each times a number. A party can multiply, divide and take roots of the
+numbers that it holds, and add its points times its numbers. In the generic group model nothing else is possible, and
+a party learns nothing but whether two such sums are equal. Therefore:
 
-- a number follows if its exponents are in the rational span of those held;
-- a point follows if it is in the linear span of those held, over the field that the numbers held generate;
-- two situations can be told apart if some sum of the points held vanishes in one and not in the other.
+- a party can compute a number if the number's exponents are in the rational span of the exponents that it holds;
+- it can compute a point if the point is in the linear span of its points, over the field that its numbers generate;
+- it can distinguish two situations if some sum of its points vanishes in one and not in the other.
 
-All three are ranks of matrices. A row is a point; a column belongs to a base and a number, up to numbers that are held.
-What is left of a number is then held, and is replaced by what it is for random secrets, the same everywhere: a rank
-found so is wrong with a chance of about 2^-240. Two matrices have the same vanishing sums of rows if side by side they
-have the rank of each.
+All three are ranks of matrices. A row is a point; a column belongs to a base and a number, up to factors that the party
+holds. Each such factor is replaced by its value for random secrets, the same everywhere, so a computed rank is wrong
+with probability 2^-240. Two matrices have the same vanishing sums of rows if the matrix of both side by side has the
+rank of each.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ONE = Number()
 
 
 class Secrets(dict[str, int]):
-    """Values of secrets; one that was not given is drawn, the same in every run."""
+    """Values of secrets. A value that was not given is drawn, and is the same in every run."""
 
     def __missing__(self, name: str) -> int:
         self[name] = random.Random(name).randrange(1, ORDER)
@@ -84,7 +84,7 @@ G = base("G")
 
 @dataclass(frozen=True)
 class GroupView:
-    """What a party, or several together, hold. Everybody has the generator."""
+    """The numbers and points that a party, or several parties together, hold. Every party has the generator."""
 
     numbers: tuple[Number, ...] = ()
     points: tuple[Sum, ...] = ()
@@ -93,7 +93,7 @@ class GroupView:
         return GroupView(self.numbers + other.numbers, self.points + other.points)
 
     def knows(self, wanted: Number | Sum) -> bool:
-        """Whether it could compute this."""
+        """True if the party can compute this."""
         if isinstance(wanted, Number):
             return _span((*self.numbers, wanted)) == _span(self.numbers)
         return (self + GroupView(points=(wanted,))).rank == self.rank
@@ -114,7 +114,7 @@ class GroupView:
         return [[row.get(place, 0) for place in range(len(coordinates))] for row in rows]
 
     def _coordinate(self, known: list[tuple[str, Number]], name: str, number: Number) -> int:
-        """The place of the coordinate that this term belongs to, which is made if there is none."""
+        """Index of the coordinate of this term; a missing coordinate is added."""
         for place, (other, like) in enumerate(known):
             if other == name and self.knows(number / like):
                 return place
@@ -123,7 +123,7 @@ class GroupView:
 
 
 def can_distinguish(one: GroupView, other: GroupView) -> bool:
-    """Whether somebody who holds one of the two could find out which; their points correspond in the order given."""
+    """True if a party that holds one of the two views can find out which one. Points correspond by their order."""
     assert one.numbers == other.numbers
     a, b = one.matrix(), other.matrix()
     together = [mine + theirs for mine, theirs in zip(a, b, strict=True)]
@@ -131,13 +131,13 @@ def can_distinguish(one: GroupView, other: GroupView) -> bool:
 
 
 def _span(numbers: Sequence[Number]) -> int:
-    """The rank of their exponents, which are so small that it is the same modulo a large prime as over fractions."""
+    """The rank of the exponents. They are small, so the rank modulo a large prime is the rank over fractions."""
     names = sorted({name for number in numbers for name, _ in number.powers})
     return _rank([dict(number.powers).get(name, 0) for name in names] for number in numbers)
 
 
 def _rank(rows: Iterable[list[int]]) -> int:
-    """Of a matrix modulo the order of the group."""
+    """The rank of a matrix modulo the order of the group."""
     found: list[list[int]] = []
     for row in rows:
         row = [value % ORDER for value in row]

@@ -1,16 +1,16 @@
-"""The Dolev-Yao intruder: what follows from the messages that it has seen, and which messages it can send.
+"""The Dolev-Yao intruder: the terms it can derive from the messages it has seen, and the messages it can send.
 
-The intruder holds every message that was sent, opens what it has the keys of (`Intruder.hear`), and puts together
-whatever its parts allow (`Intruder.derives`). Cryptography is perfect with two exceptions, which are attacks on real
-ciphers: two plaintexts under one key and one nonce give the key away; and in a group the intruder computes as the
-generic group model lets it (`group_knowledge`).
+The intruder holds every message that was sent, opens those that it has the keys of (`Intruder.hear`), and composes
+new terms (`Intruder.derives`). Cryptography is perfect with two exceptions, which are attacks on real
+ciphers: two plaintexts under one key and one nonce reveal the key; and in a group the intruder computes as in the
+generic group model (`group_knowledge`).
 
 `Intruder.instances` gives every way to fill a receiver's pattern with something that the intruder can send. It is
 complete for these bounds:
 
 1. Fields have the sorts of the pattern: a receiver that parses a point is not sent a certificate.
-2. A variable takes a term of its sort that the intruder holds, or one that it makes by a `shape` of the sort. Fresh
-   values of its own are those that it was given in the beginning.
+2. A variable takes a term of its sort that the intruder holds, or one that it makes by a `shape` of the sort. Its own
+   fresh values are those that it was given at the beginning.
 3. A point is one that the intruder holds, times at most `factors` numbers that it holds; a number is a product of at
    most `factors` of those that it holds, or of their inverses.
 """
@@ -26,7 +26,7 @@ from support.symbolic.symbolic_terms import Bindings, Term, matches, number, rep
 
 
 class Shapes:
-    """How the intruder makes terms of a sort, beside those it holds; and the bound on products in the group."""
+    """How the intruder makes terms of a sort that it does not hold, and the bound on products in the group."""
 
     def __init__(self, shapes: Mapping[str, Iterable[Term]] | None = None, factors: int = 0) -> None:
         self.of = {sort: tuple(patterns) for sort, patterns in (shapes or {}).items()}
@@ -48,7 +48,7 @@ class Intruder:
         )
 
     def hear(self, *messages: Term) -> Intruder:
-        """Take messages, and everything that opens with what is held then."""
+        """The intruder that also holds these messages, and everything that it can open then."""
         fresh = [message for message in messages if message not in self.held]
         if not fresh:
             return self
@@ -57,7 +57,7 @@ class Intruder:
         return now.hear(*opened) if opened else now
 
     def derives(self, term: Term) -> bool:
-        """Whether the intruder can make this."""
+        """True if the intruder can make this term."""
         if term in self.held:
             return True
         known = self._derived.get(term)
@@ -98,7 +98,8 @@ class Intruder:
         yield from self._made(pattern.args, bindings)
 
     def _made(self, parts: tuple[Term, ...], bindings: Bindings) -> Iterator[Bindings]:
-        """Ground parts first, then keyed ones: what the intruder lacks the key of binds variables before others do."""
+        """Ground parts first, then keyed ones: a term whose key the intruder lacks binds variables before other terms
+        do."""
         if not parts:
             yield bindings
             return
@@ -149,7 +150,7 @@ class Intruder:
 
 @lru_cache(maxsize=200_000)
 def _number_follows(held: tuple[Number, ...], wanted: Number) -> bool:
-    """Where single secrets are held, the names decide; else the rank of the exponents does."""
+    """If the intruder holds the single secrets, their names decide; otherwise the rank of the exponents does."""
     if all(len(each.powers) == 1 for each in held):
         names = {each.powers[0][0] for each in held}
         return all(name in names for name, _ in wanted.powers)
@@ -168,7 +169,8 @@ def _point_follows(view: GroupView, wanted: Sum) -> bool:
 
 @lru_cache(maxsize=200_000)
 def _freedom(pattern: Term) -> int:
-    """How much a part of a pattern leaves open, roughly; a smaller number is filled first."""
+    """A rough measure of how much a part of a pattern leaves open; the part with the smallest measure is filled
+    first."""
     if pattern.ground:
         return 0
     if pattern.kind == "variable":
@@ -177,7 +179,7 @@ def _freedom(pattern: Term) -> int:
 
 
 def _renamed(shape: Term, place: str) -> Term:
-    """The shape with variables of its own, so that two uses of it do not share them."""
+    """The shape with new variables, so that two uses of it share none."""
     variables = {each: variable(f"{each.value}@{place}", each.head) for each in _variables(shape)}
     return replaced(shape, variables)
 

@@ -1,16 +1,16 @@
-"""The link handshake on terms: XXpsk3 for peers that meet, IKpsk2 for peers that know one another, certificates inside.
+"""The link handshake on terms: XXpsk3 for peers that meet, IKpsk2 for peers that know each other, with certificates.
 
     rule here                      in the code
     model_noise.Side               crypto/noise.Handshake, tokens of crypto/noise_patterns.PATTERNS
     Link.side (prologue)           link/handshake._noise
-    Link._shown, Link._accepts     link/party.Party.shown, Party.judge
-    initiator, responder           link/handshake.Initiation, Response
-    first cell (`confirmed`)       link/session.Session
+    Link._shown, Link._accepts     link/identity.LinkIdentity.own_certificate, check_certificate
+    initiator, responder           link/handshake.InitiatorHandshake, ResponderHandshake
+    first cell (`confirmed`)       link/session.LinkSession
 
-The intruder owns the network. It may hold the network key (an insider, or the thief of one), members' link keys, and
-it may be given all of them later (`leaks`). The envelope of letters is left out: its key is the network key's, so an
-intruder with that key sees what the model shows, and one without sees less. Cookies are searched by themselves
-(`test_cookie_model.py`).
+The intruder owns the network. It may hold the network key, as an insider or after a theft, and members' link keys, and
+it may be given all of them later (`leaks`). The model leaves out the envelope of handshake packets: its key is derived
+from the network key, so an intruder with that key sees what the model shows, and an intruder without it sees less.
+Cookies have a search of their own (`test_cookie_model.py`).
 
 Events: a side that takes its peer for the honest member X `commits` to X, its own name and the transcript; the peer
 `runs` with the same. The static key of a peer that has shown the session's keys is `admitted`. Session keys with an
@@ -51,31 +51,31 @@ def tokens_of(name: str) -> Tokens:
 
 @dataclass(frozen=True)
 class LinkModel:
-    """A handshake, with what the intruder holds; a planted flaw is another value of one field."""
+    """A handshake, and the keys that the intruder holds. A planted flaw is another value of one field."""
 
     pattern: str = "XXpsk3"
     tokens: Tokens | None = None
-    """In place of the pattern's own."""
+    """The messages of the handshake, if they differ from the pattern's."""
     stolen: tuple[str, ...] = ("C",)
     """Members whose link key and certificate the intruder has."""
     network_key: bool = True
-    """Whether the intruder has the network key."""
+    """True if the intruder has the network key."""
     leaks: tuple[str, ...] = ()
     """Members whose link keys the intruder gets later, with the network key."""
     public: tuple[str, ...] = ("A", "B", "C")
-    """Members whose public link key and certificate the intruder knows, as everybody does who met them."""
+    """Members whose public link key and certificate the intruder knows, as every node does that has met them."""
     expired: tuple[str, ...] = ()
     """Members whose link key the intruder has, with a certificate of a past epoch."""
     confirms: bool = True
-    """Whether a responder that was known relies on its peer only after the first cell."""
+    """True if a responder of IK relies on its peer only after the first cell."""
     checks_certificate: bool = True
     checks_subject: bool = True
     checks_epoch: bool = True
     weakness: Weakness = SOUND
     honest: tuple[str, ...] = ("A", "B")
-    """Members whom others rely on."""
+    """Members that other members rely on."""
     factors: int = 0
-    """How many numbers the intruder multiplies a point with that it sends."""
+    """Most numbers that the intruder multiplies a point by before it sends the point."""
 
     @property
     def messages(self) -> Tokens:
@@ -83,7 +83,7 @@ class LinkModel:
 
     @property
     def knows(self) -> bool:
-        """Whether the initiator begins with the responder's static key (IK)."""
+        """True if the initiator begins with the responder's static key (IK)."""
         return PATTERNS[self.pattern].responder_known
 
     def side(
@@ -97,7 +97,7 @@ class LinkModel:
         return HandshakeSide(initiates, symmetric, static(member), number(f"e_{session}"), psk, known)
 
     def initiator(self, member: str, session: str = "1", remote: str | None = None, generation: str = "0") -> Instance:
-        """`Initiation`: begins with message one; `remote` is the peer whose key it knows, for IK."""
+        """`InitiatorHandshake`: begins with message one; `remote` is the peer whose key it knows, for IK."""
         side = self.side(member, f"{member}i{session}", True, generation, remote)
         side, first = side.write(self.messages[0], self._shown(member) if self.knows else EMPTY)
 
@@ -123,7 +123,7 @@ class LinkModel:
         return Instance(f"initiator {member}{session}", Outcome(side, first, greets), (read, read_cell))
 
     def responder(self, member: str, session: str = "1", generation: str = "0") -> Instance:
-        """`Response`: message one, then message three (XX) or the first cell (IK)."""
+        """`ResponderHandshake`: message one, then message three (XX) or the first cell (IK)."""
         side, own = self.side(member, f"{member}r{session}", False, generation), point(static(member))
 
         def read_first(local: object, intruder: Intruder) -> Iterator[Outcome]:
@@ -155,7 +155,7 @@ class LinkModel:
         return Instance(f"responder {member}{session}", Outcome(side), (read_first, last))
 
     def search(self, *instances: Instance, properties: Iterable[Property] = (), states_max: int = 200_000) -> Found:
-        """All runs of these instances, against the properties given, or all that every link must have."""
+        """Search all runs of these instances for a breach of the given properties; by default, those of every link."""
         held = [part for member in self.public for part in (point(static(member)), self._shown(member))]
         held += [PSK] * self.network_key
         held += [static(member) for member in (*self.stolen, *self.expired)]
@@ -173,7 +173,7 @@ class LinkModel:
         return certificate(point(static(member)), EPOCH)
 
     def _accepts(self, member: str) -> Callable[[HandshakeSide], Iterable[Term]]:
-        """`Party.judge`: the certificates that admit the peer who has proved to hold its static key."""
+        """`LinkIdentity.check_certificate`: the certificates that admit a peer with this proven static key."""
 
         def accepted(side: HandshakeSide) -> Iterable[Term]:
             proven = _known(side)
@@ -208,7 +208,7 @@ def certificate(subject: Term, epoch: Term) -> Term:
 
 
 def admits_only(*members: str) -> Property:
-    """Property: no side lets in a static key but those of these members."""
+    """Property: each side admits only the static keys of these members."""
     certified = {point(static(member)) for member in members}
 
     def check(state: State, intruder: Intruder) -> str | None:
@@ -222,12 +222,12 @@ def admits_only(*members: str) -> Property:
 
 
 def _event(kind: str, role: str | Term, *about: str | Term) -> Event:
-    """What both sides name alike: the role that ran, the keys that it knew, and the transcript."""
+    """The values that both sides agree on: the role, the keys that it knew, and the transcript."""
     return Event(kind, tuple(atom(each) if isinstance(each, str) else each for each in (role, *about)))
 
 
 def _admitted(side: HandshakeSide) -> Event:
-    """The peer has shown that it has the keys (`Session.confirmed`): the link is up."""
+    """The peer has shown that it has the keys (`LinkSession.confirmed`): the link is up."""
     return Event("admitted", (_known(side),))
 
 

@@ -1,8 +1,8 @@
-"""Noise as the code speaks it, on terms: the symmetric state, and one side of a handshake.
+"""Noise on terms, as in the code: the symmetric state, and one side of a handshake.
 
 The rules are those of `crypto/noise.py` (`_Symmetric`, `Handshake.write`, `Handshake.read`); the order of tokens is
-read from the code's own table (`crypto/noise_patterns.PATTERNS`). `test_link_model.py` runs the code, writes down
-every call of a primitive, and compares each message with the one that is built here.
+read from the code's own table (`crypto/noise_patterns.PATTERNS`). `test_link_model.py` runs the code, records
+every call of a primitive, and compares each message with the message of this model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from support.symbolic.symbolic_terms import (
 
 @dataclass(frozen=True)
 class Weakness:
-    """What a planted flaw takes away from the symmetric state."""
+    """The part of the symmetric state that a planted flaw removes."""
 
     binds_transcript: bool = True
     counts_nonces: bool = True
@@ -64,7 +64,7 @@ class Symmetric(NamedTuple):
         return self._replace(chain=chain, key=key, nonce=0).mix_hash(extra)
 
     def sealed(self, plaintext: Term) -> Term:
-        """What `encrypt` sends for this, and what `decrypt` asks for."""
+        """The term that `encrypt` sends for this plaintext, and that `decrypt` expects."""
         if self.key is None:
             return plaintext
         context = self.hash if self.weakness.binds_transcript else EMPTY
@@ -110,7 +110,8 @@ class HandshakeSide(NamedTuple):
     def read(
         self, tokens: tuple[str, ...], intruder: Intruder, accepted: Accepts
     ) -> Iterator[tuple[HandshakeSide, Bindings]]:
-        """`Handshake.read`: every message that the intruder can send; `accepted` gives the payloads that we take."""
+        """`Handshake.read`: every message that the intruder can send; `accepted` gives the payloads that this side
+        accepts."""
         if not tokens:
             for pattern in accepted(self):
                 for found in intruder.instances(self.symmetric.sealed(pattern)):
@@ -147,7 +148,7 @@ class HandshakeSide(NamedTuple):
 
 
 Accepts = Callable[[HandshakeSide], Iterable[Term]]
-"""The patterns of payloads that a side takes, once it has read the rest of the message."""
+"""The patterns of payloads that a side accepts, after it has read the rest of the message."""
 
 
 def _counter(value: int) -> Term:

@@ -1,18 +1,17 @@
 """The relay's enrolment and lease on terms, in the hardened profile.
 
     rule here                  in the code
-    user, begin                relay/joining.begin, relay/hardened.HardenedClient.enrol
-    proxy, finish and check    relay/joining.finish, check; relay/proxy.Proxy._enrol
-    server, share              relay/joining.answer
-    names and delivery keys    relay/hardened.HardenedClient.name, _delivery_key
-    server, lease and proof    relay/hardened.HardenedServer.open_lease, proof_of; relay/server.Server._lease
-    user, reply                relay/way.Way.replied
+    user, begin                relay/enrolment.begin_enrolment, relay/hardened.HardenedClientProfile
+    proxy, finish and check    relay/enrolment.combine_shares, check_transformation; relay/proxy.RelayProxy
+    server, share              relay/enrolment.answer_enrolment
+    names and delivery keys    relay/hardened.HardenedClientProfile
+    server, lease and proof    relay/hardened.HardenedServerProfile.open_lease; relay/server.RelayServer._lease
+    user, reply                relay/proxy_connection.ProxyConnection.handle_reply
 
-Streams between honest parties are TLS: what they carry is sealed under a key of the two, once for each message. A
-hostile proxy or server is the intruder, and its streams are open. Subjects of a lease are left out: that no proxy
-binds them to a box of its own, and who links them, is shown by `relay/test_relay_knowledge.py` in the algebra of the
-whole
-group.
+Streams between honest parties are TLS: each message is sealed once under a key of the two parties. A hostile proxy or
+server is the intruder, and its streams are open. The model leaves out the subjects of a lease:
+`relay/test_relay_knowledge.py` shows, in the algebra of the whole group, which party can link them, and that no proxy
+can bind them to its own box.
 
 Events: a proxy that enrols a user under another key than the server's has a key `of its own`; a user `commits` to a
 lease that stands, and the server `runs` with its delivery key.
@@ -45,16 +44,16 @@ from support.symbolic.symbolic_terms import (
 
 @dataclass(frozen=True)
 class RelayModel:
-    """Who is hostile, and the rules in force; a planted flaw is another value of one field."""
+    """The hostile parties and the rules in force. A planted flaw is another value of one field."""
 
     hostile: str = "server"
     """`server` or `proxy`."""
     hostile_user: bool = False
-    """Whether the intruder is a member, too."""
+    """True if the intruder is also a member."""
     checks_key: bool = True
     asks_for_proof: bool = True
     names_epoch: bool = True
-    """Whether the names of leases, and so their delivery keys, are those of one epoch."""
+    """True if the names of leases, and so their delivery keys, belong to one epoch."""
     factors: int = 2
 
     def user(self, name: str) -> Instance:
@@ -83,7 +82,7 @@ class RelayModel:
         return Instance(f"proxy of {user}", Outcome(None), (enrol, share))
 
     def server(self, blinds: int = 0, leases: int = 0) -> Instance:
-        """An honest server, at a hostile proxy, that answers so many enrolments and leases."""
+        """An honest server, at a hostile proxy, that answers these numbers of enrolments and leases."""
 
         def blind(local: object, intruder: Intruder) -> Iterator[Outcome]:
             for found in intruder.instances(box(BOX, _COIN, _BLIND)):
@@ -130,7 +129,7 @@ class RelayModel:
         return search(instances, properties, held, shapes=Shapes(factors=self.factors))
 
     def _stream(self, user: str, message: Term) -> Term:
-        """From a user to its proxy: open, where the proxy is hostile."""
+        """The stream from a user to its proxy; it is open if the proxy is hostile."""
         return message if self.hostile == "proxy" else aead(atom(f"stream {user}", "stream"), EMPTY, EMPTY, message)
 
 

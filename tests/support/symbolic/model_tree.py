@@ -1,21 +1,21 @@
 """The tree's enrolment and listing on terms.
 
     rule here               in the code
-    Tree.authors            authority/statement.Reader.author, crypto/x509.check_chain, authority/tls.check_path
+    Tree.authors            authority/member_statement, crypto/x509.check_chain, authority/tls_identity.check_path
     leaf, delegation        crypto/x509.certify_leaf, certify_delegate
-    Tree.node               tree/descriptor.describe
-    Tree.directory          tree/directory.Directory._checked, _enrol; tree/descriptor.check_descriptor
-    Tree.reader             tree/listing.Gathering
+    Tree.node               tree/descriptor.build_descriptor
+    Tree.directory          tree/directory.Directory._check, _enrol; tree/descriptor.check_descriptor
+    Tree.reader             tree/listing.ListingDownload
 
-Events: the directory `lists` an honest name at an address, which that node `runs` with; a name that is nobody's, or
-that of a member who may not be listed, is `made up`; a reader `takes` a listing that the directory `publishes`; what
-has ended, or is older than what is known, is `stale`.
+Events: the directory `lists` an honest name at an address, which that node `runs` with. A name of no member, or of a
+member that may not be listed, is `made up`. A reader `takes` a listing that the directory `publishes`. A listing that
+has ended, or is older than a known one, is `stale`.
 
-Moments are 0 to 4; a lease and a listing last one of them. The intruder holds keys and certificates of a member C, of
-a member E whose certificate has ended, of a revoked member V, and of a sub-authority X whose delegation has ended. A
-and B are honest nodes; B's certificate comes from the sub-authority S. The intruder has recorded an old listing and
-A's old descriptor. Addresses are onion services, which a node proves to hold. The proof with the network key is left
-out: every member has it.
+Moments are 0 to 4; a lease and a listing last one of them. The intruder holds keys and certificates of a member C, of a
+member E whose certificate has ended, of a revoked member V, and of a sub-authority X whose delegation has ended. A and
+B are honest nodes; B's certificate comes from the sub-authority S. The intruder has recorded an old listing and A's old
+descriptor. Addresses are onion services, and a node proves that it holds its own. The model leaves out the proof with
+the network key, because every member has that key.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from support.symbolic.symbolic_terms import (
 
 
 class Statement(NamedTuple):
-    """What a reader takes as a statement: its pattern, and the variables that further checks look at."""
+    """A statement that a reader accepts: its pattern, and the variables that further checks use."""
 
     pattern: Term
     valid: tuple[Term, ...]
-    """Moments of the certificates, all of which must be now."""
+    """Moments of the certificates; all must be now."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TreeModel:
     """The rules in force; a planted flaw is another value of one field."""
 
     leaf_issues: bool = False
-    """Whether any certificate of the authority serves as an issuer's, as it did once."""
+    """True if any certificate of the authority serves as an issuer's, as in an earlier version."""
     checks_issuer_dates: bool = True
     checks_revocation: bool = True
     checks_role: bool = True
@@ -63,12 +63,12 @@ class TreeModel:
     checks_issued: bool = True
     checks_onion: bool = True
     keeps_issuer: bool = True
-    """Whether a listed node is moved by certificates of its own authority or the root alone."""
+    """True if only certificates of its own issuer, or of the root, can move a listed node."""
     checks_listing: bool = True
     knows_newest: bool = True
-    """Whether readers and the directory refuse what is older than what they have."""
+    """True if readers and the directory refuse a statement that is older than theirs."""
     delegate_stolen: bool = False
-    """Whether the intruder has the key of the sub-authority S."""
+    """True if the intruder has the key of the sub-authority S."""
 
     def authors(self, role: str, purpose: str, body: Term) -> list[Statement]:
         """Every form of a statement in this role: the certificates, and the signature on the body."""
@@ -96,7 +96,7 @@ class TreeModel:
                         yield found[_NAME], found
 
     def node(self, member: str, issued: int, at: str) -> Instance:
-        """An honest node that enrols; its certificate is of the sub-authority where its name is B."""
+        """An honest node that enrols. The sub-authority has certified B, the authority all other nodes."""
         body = _body(onion(at), point(_link(member)), moment(issued))
         ran = Event("runs", (name_of(member), onion(at), moment(issued)))
         shown = tup(state(member, "tree-node", body), _holds(_onion_key(at), body))
@@ -191,7 +191,7 @@ def onion(at: str) -> Term:
 
 
 def leaf(name: Term, key: Term, issuer: Term, role: Term, until: Term) -> Term:
-    """`crypto.x509.Leaf`: the name has this key and role until then, by word of the issuer."""
+    """`crypto.x509.Leaf`: the issuer certifies this key and role of the name, up to a moment."""
     said = tup(atom("leaf"), name, key, public(issuer), role, until)
     return tup(said, sign(issuer, said))
 
@@ -232,7 +232,7 @@ def end(at: int) -> Term:
 
 
 def _body(address: Term, box_key: Term, issued: Term) -> Term:
-    """`tree.descriptor._body`; the moment of the node's start is left out, as nothing rests on it."""
+    """`tree.descriptor._body`; without the moment of the node's start, which no rule uses."""
     return tup(address, box_key, issued)
 
 
@@ -290,5 +290,5 @@ _ONION, _BOX, _ISSUED = variable("onion", "onion"), variable("box", "point"), va
 _VERSION, _HEAD_UNTIL = variable("version", "moment"), variable("head until", "moment")
 _PAGES = variable("pages", "digest")
 _SHAPES = Shapes({"digest": [digest(variable("of", "point"))]})
-"""The intruder makes names of the points that it holds."""
+"""The intruder makes names from the points that it holds."""
 _BODY, _HEAD = _body(public(_ONION), _BOX, _ISSUED), tup(_VERSION, _HEAD_UNTIL, _PAGES)

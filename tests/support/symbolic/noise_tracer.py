@@ -1,4 +1,4 @@
-"""Runs the real link handshake and writes down what each byte string is, as a term of the model.
+"""Runs the real link handshake and records each byte string as a term of the model.
 
 Every primitive that `crypto/noise.py` calls is wrapped: its arguments are looked up among the byte strings seen so far,
 and its result is remembered as the same function of their terms. A message of the code can then be read as a term.
@@ -28,7 +28,7 @@ class Tracer:
         self._terms[data] = term
 
     def term(self, data: bytes) -> Term:
-        """`KeyError` for bytes that came from nowhere."""
+        """The term of a byte string. Raises `KeyError` for a byte string of unknown origin."""
         return self._terms[data]
 
     def entropy(self, seed: int, name: str) -> Entropy:
@@ -65,7 +65,7 @@ class Tracer:
             yield
 
     def _digest(self, data: bytes, result: bytes) -> bytes:
-        """The name of the protocol, or a transcript hash and what is mixed in."""
+        """Hash the name of the protocol, or a transcript hash and the bytes that are mixed in."""
         if data in self._terms:
             self.name(result, digest(self.term(data)))
         else:

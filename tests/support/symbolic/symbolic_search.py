@@ -1,17 +1,17 @@
 """Bounded search: all runs of a few role instances in a network that the intruder owns.
 
 A role is a list of steps. Each step takes one message that the intruder can send, changes the instance's local state,
-and gives out what the instance sends and which events it reports. The search visits every state that any interleaving
-reaches, within the bounds of `intruder`, and stops at the first state that breaks a property; the trace is a shortest
-one. It ends because every step is taken once by each instance and every step has finitely many instances.
+and returns the messages that the instance sends and the events that it reports. The search visits every state that any
+interleaving reaches, within the bounds of `intruder`, and stops at the first state that breaks a property; the trace is
+a shortest one. It ends because every step is taken once by each instance and every step has finitely many instances.
 
 Claim: if the search finds nothing, no intruder within the bounds breaks the property against these role instances.
-Assumptions: perfect cryptography but for the exceptions that `intruder` names; the model says what the code does.
-Reason: what the intruder can do grows with what it has heard. So an instance sends as soon as it can (after its own
-receiving step, at once), and the order of steps of different instances is left to the search.
+Assumptions: cryptography is perfect, with the exceptions that `intruder` names; the model describes the code.
+Reason: an intruder that has heard more can do more. So each instance sends at once after its own receiving step, and
+the search varies the order of steps of different instances.
 
-`leaks` are long-term keys that the intruder is given at a moment of its choice. What was claimed before that moment
-must hold afterwards; what is claimed later is not looked at.
+`leaks` are long-term keys that the intruder is given at a moment of its choice. A claim from before that moment must
+hold afterwards; later claims are not checked.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from support.symbolic.symbolic_terms import Term
 
 
 class Event(NamedTuple):
-    """Something that an instance reports, such as that it takes a key for a secret, or the peer for another."""
+    """A report of an instance, such as that it regards a key as secret, or the peer as a certain member."""
 
     kind: str
     about: tuple[Term, ...]
 
 
 class Outcome(NamedTuple):
-    """What a step leads to."""
+    """The result of a step."""
 
     local: Hashable
     sends: tuple[Term, ...] = ()
     events: tuple[Event, ...] = ()
     told: str = ""
-    """For the trace: what was received."""
+    """The received message, for the trace."""
 
 
 Step: TypeAlias = "Callable[[Hashable, Intruder], Iterable[Outcome]]"
 
 
 class Instance(NamedTuple):
-    """One run of a role by one party. It sends what `start` says before anything else happens."""
+    """One run of a role by one party. It first sends the messages of `start`."""
 
     name: str
     start: Outcome
@@ -62,7 +62,7 @@ class Local(NamedTuple):
 class State(NamedTuple):
     locals: tuple[Local, ...]
     claimed: tuple[tuple[Event, ...], ...] | None = None
-    """The events before the long-term keys leaked; None while they have not."""
+    """The events before the leak of the long-term keys; None before the leak."""
 
     def events(self) -> tuple[tuple[Event, ...], ...]:
         return tuple(local.events for local in self.locals) if self.claimed is None else self.claimed
@@ -73,7 +73,7 @@ Property: TypeAlias = Callable[[State, Intruder], "str | None"]
 
 @dataclass(frozen=True)
 class Found:
-    """What a search ended with: a broken property with its trace, or none after all states."""
+    """The result of a search: a broken property with its trace, or none after all states."""
 
     broken: str | None
     trace: tuple[str, ...]
@@ -86,7 +86,7 @@ class Found:
 
 
 class BoundExceeded(Exception):
-    """There are more states than the search was given room for: nothing is shown."""
+    """There are more states than the search may visit, so it shows nothing."""
 
 
 def search(
@@ -126,7 +126,7 @@ def search(
 
 
 def keeps_secrets(state: State, intruder: Intruder) -> str | None:
-    """Property: the intruder has nothing that an instance claims as secret."""
+    """Property: the intruder holds no term that an instance claims as secret."""
     for events in state.events():
         for event in events:
             if event.kind == "secret" and intruder.derives(event.about[-1]):
@@ -165,7 +165,7 @@ def never(kind: str) -> Property:
 
 
 def hides(*terms: Term) -> Property:
-    """Property: the intruder never has these."""
+    """Property: the intruder never holds these terms."""
 
     def check(state: State, intruder: Intruder) -> str | None:
         return next((f"the intruder has {term!r}" for term in terms if intruder.derives(term)), None)
@@ -203,5 +203,5 @@ def _trace(before: _Before, reached: _Reached) -> tuple[str, ...]:
 
 
 _Reached: TypeAlias = "tuple[State, frozenset[Term]]"
-"""A state, and what the intruder holds in it."""
+"""A state, and the intruder in it."""
 _Before: TypeAlias = "dict[_Reached, tuple[_Reached, str] | None]"

@@ -6,8 +6,8 @@ parts.
 
     aead(key, nonce, context, plaintext)   opens with the key; the context is authenticated and not sent
     digest(...)  kdf(chain, input, number)  mac(key, ...)   one-way
-    public(key)  sign(key, message)        a signature tells nothing but itself; the message is sent beside it
-    box(point, coin, plaintext)            opens with the number behind the point; the coin makes each box another
+    public(key)  sign(key, message)        a signature does not contain its message, which is sent beside it
+    box(point, coin, plaintext)            opens with the number behind the point; the coin makes each box different
     number(...)  point(...)                products of powers of secrets, and base points times those
 
 Functions on terms are total and injective except where the group identifies two terms: g^(xy) is g^(yx).
@@ -24,7 +24,7 @@ Payload: TypeAlias = "str | Number | Sum"
 
 
 class Term:
-    """Made by the functions below alone, which give the same object for the same arguments."""
+    """Made only by the functions below, which return the same object for the same arguments."""
 
     __slots__ = ("args", "ground", "head", "kind", "serial", "value")
 
@@ -33,14 +33,14 @@ class Term:
         self.ground: bool = kind != "variable" and all(part.ground for part in args)
 
     def __hash__(self) -> int:
-        """The number in order of making, so that sets iterate alike in every run."""
+        """The sequence number of the term, so that sets iterate in the same order in every run."""
         return self.serial
 
     def __repr__(self) -> str:
         return self.told(3)
 
     def told(self, depth: int) -> str:
-        """As text, without what lies deeper than this: transcripts are long."""
+        """The term as text, up to this depth: transcripts are long."""
         match self.kind:
             case "atom":
                 return str(self.value)
@@ -67,7 +67,7 @@ Bindings: TypeAlias = Mapping[Term, Term]
 
 
 def atom(name: str, sort: str = "name") -> Term:
-    """A constant. Its sort says in which places of a pattern it fits."""
+    """A constant. Its sort decides which places of a pattern it fits."""
     return _made("atom", sort, (), name)
 
 
@@ -128,7 +128,7 @@ def summed(value: Sum) -> Term:
 
 
 def power(base: Term, by: Term) -> Term:
-    """A point times a number: what a key agreement computes."""
+    """A point times a number: the result of a key agreement."""
     return summed(base.sum * by.number)
 
 
