@@ -161,13 +161,13 @@ def test_an_experiment_replays_it_in_place_of_the_synthetic_trace_and_is_judged_
     trace = trace_file.load_trace(mine)
     alone = user_trace.replay_user_trace(name, known, mine, trace, None)
     assert [series.name for series in alone.series] == ["geometric", "uniform", "complete"]
-    assert {params.own_trace for params in replays(alone, quick=True)} == {str(mine)}
+    assert {params.trace for params in replays(alone, quick=True)} == {f"file:{mine}"}
     assert {params.interactions for params in replays(alone, quick=True)} == {200}
     assert not alone.published
     assert not any(curve.series.endswith("Orleans") for figure in alone.figures for curve in figure.curves)
     assert "1 lines are no interactions: line 403: 1 fields, not 3" in alone.reading
     beside = user_trace.replay_user_trace(name, known, mine, trace, tmp_path)
-    assert {params.trace for params in replays(beside) if not params.own_trace} == {"facebook"}
+    assert {params.trace for params in replays(beside)} - {f"file:{mine}"} == {"facebook"}
     # A month of both.
     assert {params.interactions for params in replays(beside)} == {200}
 

@@ -9,11 +9,11 @@ import ast
 import inspect
 import sys
 import types
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from veilcast.lab import data
+from veilcast.lab import data, user_files
 from veilcast.lab.experiment import definition as experiment
 from veilcast.lab.experiment.definition import (
     AttackMatrix,
@@ -62,6 +62,32 @@ curves = [
 ]
 """
 
+OWN_GRAPH = """
+title = "A mesh on my graph"
+kind = "mesh.epochs"
+claim = "the leaf rule and group testing name subscribers on a scale-free graph"
+reading = "as20000102.txt has two numbers of systems in a line"
+minutes = 2
+seeds = 30
+
+[base]
+graph = "file:as20000102.txt"
+insiders = 0.05
+steps = [1, 5]
+attacks = ["leaf", "group-testing", "first-spy"]
+
+[[figures]]
+name = "auc"
+title = "Subscribers named"
+x = "step"
+x_label = "epochs"
+y_label = "AUC"
+curves = [
+  { label = "leaf", attack = "leaf", metric = "auc" },
+  { label = "group testing", attack = "group-testing", metric = "auc" },
+]
+"""
+
 STRUCTS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "The file": (Experiment, "Fields before the first table of the file."),
     "`[[series]]`": (Series, "Things that stand beside one another. Each is run for all values of the axes."),
@@ -83,6 +109,9 @@ def render_reference() -> str:
         parts.append(f"### `{name}`\n\n{inspect.getdoc(params)}\n\n{_table(params)}")
     parts.append(f"## Attackers\n\n{_ATTACKERS}\n\n{_attackers()}")
     parts.append(f"## Metrics\n\n{_METRICS}\n\n{_metrics()}")
+    rows = [f"| `{name}` | {text} | {bound} |" for name, (text, bound) in _OWN_FORMATS.items()]
+    table = "\n".join(["| parameter | format | bounds |", "|---|---|---|", *rows])
+    parts.append(_OWN_DATA.format(table=table, example=OWN_GRAPH.strip()))
     parts.append(f"## Data folder\n\n{_DATA}\n\n{_data()}")
     return "\n\n".join(parts) + "\n"
 
@@ -107,6 +136,9 @@ def _default(field: Any) -> str:
 
 def _type(kind: Any) -> str:
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        names = next(meta.extra["names"] for meta in arguments[1:] if isinstance(meta, msgspec.Meta) and meta.extra)
+        return ", ".join(f'`"{name}"`' for name in names) + ', `"file:PATH"`'
     if origin is Literal:
         return ", ".join(f"`{msgspec.json.encode(each).decode()}`" for each in arguments)
     if origin in (Union, types.UnionType):
@@ -223,6 +255,52 @@ _ATTACKERS = (
     "`attacks` of `mesh.epochs` names attackers. Other kinds have attackers of their own; the error about a wrong "
     "curve names them. The list is closed: to add an attacker, change the package, in `src/veilcast/lab/attack/`."
 )
+_OWN_FORMATS: dict[str, tuple[str, str]] = {
+    "graph": (
+        "edges: two names of nodes in a line (numbers or words; further columns, such as weights, are ignored); a "
+        "first line of words above numbers is a heading. Edges have no direction. Repeated edges and loops are left "
+        "out. `component` says what to do with a graph of several components.",
+        f"{user_files.NODES_MAX:,} nodes, {user_files.EDGES_MAX:,} edges",
+    ),
+    "subscriptions": (
+        "`node,topic` in a line: each node must be one of the graph; for `relay.attacks`, the users",
+        f"{user_files.SUBSCRIPTIONS_MAX:,} subscriptions, {user_files.TOPICS_MAX:,} topics",
+    ),
+    "latencies": (
+        "round trips in milliseconds, the same both ways: a square matrix, or `u,v,ms` for each pair of hosts below "
+        "this heading",
+        f"{user_files.HOSTS_MAX:,} hosts",
+    ),
+    "truth": (
+        "a series: CSV with a heading; `column` names the column. A column `day` divides the series, and no stream "
+        "crosses from one day to the next; without it, the series is cut into ten parts at most. A column `volume` is "
+        "activity that the public sees. The unit of the values is their last decimal. Any length.",
+        f"{user_files.ROWS_MAX:,} values",
+    ),
+    "trace": (
+        "interactions: a heading, then `sender,receiver,time`; or Parquet, as for `lab run --trace` "
+        "([trace](researcher.md#the-lab))",
+        "",
+    ),
+}
+_OWN_DATA = """## Data of your own
+
+A parameter that takes `"file:PATH"` reads a file of yours. The path is relative to the experiment's file, or to
+`folder`. Files are text, packed by gzip or not, with commas or white space between fields; lines that begin
+with `#` or `%` are comments. All faults of all files are told before Spark starts, each with its file and line.
+What is left out, such as a repeated edge, is counted and told. The manifest has the digest of each file, so
+results of two versions of a file do not mix. On a cluster the executors must see the files under the same path.
+
+{table}
+
+An overlay such as that of the Internet's autonomous systems, by a file alone:
+
+```toml
+{example}
+```
+
+`lab run foil-default --series prices.csv:close` puts a column of a file in place of the real prices of an experiment
+about foiling, as `--trace FILE` does for traces."""
 _DATA = (
     "Some experiments read real data, which does not come with the package: `--data DIR`, or `VEILCAST_DATA`. Files "
     "that are missing are named all at once. A file is taken only if it has exactly the rows that it should have."

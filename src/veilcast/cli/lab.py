@@ -52,6 +52,8 @@ def list_experiments(arguments: argparse.Namespace, _: Context) -> Report:
 def run(arguments: argparse.Namespace, context: Context) -> Report:
     loaded = [experiment.load_experiment(name) for name in _choose(arguments.names, experiment.packaged_names())]
     data = _data_folder(arguments.data)
+    if arguments.series is not None:
+        loaded = _on_series(loaded, arguments.series)
     if arguments.trace is not None:
         loaded = _on_trace(loaded, arguments.trace, data, (lambda _: None) if arguments.json else context.say)
     chosen = [(name, definition, arguments.engine or definition.engines[0]) for name, definition in loaded]
@@ -60,6 +62,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             definition.check_requirements(name, engine, data)
         from veilcast.lab.data import require_files
         from veilcast.lab.experiment import dry_run, plan, sweep
+        from veilcast.lab.experiment.user_file_checks import check_user_files
         from veilcast.lab.runs.table import ENGINES
         from veilcast.lab.spark import Progress, SparkOptions, session
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
@@ -67,6 +70,11 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         check_range("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
     quick = arguments.quick
     require_files({each for _, one, engine in chosen for each in one.data_sources(engine, quick=quick)}, data)
+    own = dict.fromkeys(file for _, one, engine in chosen for file in one.user_files(engine, quick=quick))
+    notes = check_user_files(own)
+    say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
+    for note in notes:
+        say(note)
     for name, definition, engine in chosen:
         sweep.check_sweep(
             name,
@@ -80,7 +88,6 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         # Tests check that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
         if name not in experiment.packaged_names() and engine != "live":
             dry_run.check_drawn_metrics(name, definition, engine, ENGINES[engine], data)
-    say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     say(f"starting Spark for {', '.join(name for name, _, _ in chosen)}")
     results = []
     with session(arguments.master, options, say) as spark, Progress(spark, say=say) as progress:
@@ -103,7 +110,17 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             if not arguments.json:
                 progress.say(context.say, _lines(result, definition))
     lines = [f"`veilcast lab report {shlex.quote(str(arguments.out))}` draws them"]
-    return Report({"experiments": [_data(result) for result in results]}, lines)
+    return Report({"experiments": [_data(result) for result in results], "files": notes}, lines)
+
+
+def _on_series(loaded: list[tuple[str, Experiment]], given: str) -> list[tuple[str, Experiment]]:
+    """Put the user's own series, FILE or FILE:COLUMN, in place of real prices."""
+    with lab_extra():
+        from veilcast.lab.runs.foil.user_series import foil_user_series
+    path, colon, column = given.rpartition(":")
+    if not colon or Path(given).exists():
+        path, column = given, ""
+    return [(name, foil_user_series(name, definition, Path(path), column)) for name, definition in loaded]
 
 
 def list_rows(names: list[str]) -> list[Row]:

@@ -1,6 +1,7 @@
-"""Real overlays and real subscriptions, read from a folder that the user names; none of it comes with the package.
+"""Overlays and subscriptions that are read from files: published sets, and files of the user's own.
 
-Real prices are in `prices`, which reads them by the functions here.
+Published sets lie in a folder that the user names; none of them comes with the package. Real prices are in `prices`,
+which reads them by the functions here.
 
 `gnutella` is a snapshot of a file-sharing network (SNAP, p2p-Gnutella08; Ripeanu et al. 2002): an overlay that a
 protocol without a plan made. `deezer` holds the friendships of one country's users of a music service and the genres
@@ -10,8 +11,8 @@ research network, all over the world. `facebook` holds the wall posts of New Orl
 and `college` the messages of students (Panzarasa et al. 2009): interactions for the replays of P4, whose own trace is
 not public.
 
-A file is accepted only if it has exactly its published content, so a part of one is not mistaken for the whole. A
-process reads each file once.
+A published file is accepted only if it has exactly its published content, so a part of one is not mistaken for the
+whole. The user's own files (`user_files`) can have any content of their format. A process reads each file once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +34,11 @@ from scipy.sparse.csgraph import connected_components
 
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError, TamperedError
-from veilcast.lab import interaction_traces
+from veilcast.lab import interaction_traces, user_files
 from veilcast.lab.models import mesh
 from veilcast.lab.models.graph import Graph, from_edges
 from veilcast.lab.models.rng import draw_below, stream
 from veilcast.lab.models.subgraphs import induce_subgraph, nearest_nodes
-
-Source: TypeAlias = Literal["gnutella", "deezer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +46,8 @@ class DataOverlay:
     graph: Graph
     topics: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
     """Subscribers by topic, in order; empty if unknown."""
+    notes: tuple[str, ...] = ()
+    """The user's own files: what was read, and what was left out."""
 
     def sample_around(self, size: int, seed: int) -> DataOverlay:
         """The overlay of `size` nodes around a random node of the largest component, with their subscriptions."""
@@ -76,15 +77,26 @@ class DataOverlay:
         return int(choices[draw_below(stream(seed, "publisher"), choices.size)]), subscribers
 
 
-def load_overlay(source: Source, folder: Path | None) -> DataOverlay:
+def load_user_overlay(edges: Path, subscriptions: Path | None, component: str) -> DataOverlay:
+    """The overlay of the user's own files: its largest component, or ("all") the whole, which must be connected.
+
+    Raises as `user_files.load_edges` does.
+    """
+    return _load_own(edges.absolute(), subscriptions and subscriptions.absolute(), component)
+
+
+def load_overlay(source: str, folder: Path | None) -> DataOverlay:
     """Raises `ConfigError` if no folder is named, and `StorageError` if a file is missing or is another one."""
     if folder is None:
         raise missing_folder_error(source)
     return _load(source, folder.absolute())
 
 
-def load_round_trips(folder: Path | None) -> NDArray[np.float64]:
-    """Milliseconds between any two machines of PlanetLab, equal both ways. Raises as `load_overlay` does."""
+def load_round_trips(folder: Path | None, own: str = "") -> NDArray[np.float64]:
+    """Milliseconds between any two machines of PlanetLab, or of the user's own file; equal both ways. Raises as
+    `load_overlay` does."""
+    if own:
+        return user_files.load_latencies(Path(own).absolute()).round_trips_ms
     if folder is None:
         raise missing_folder_error("planetlab")
     return _round_trips(folder.absolute())
@@ -141,7 +153,41 @@ def largest_component(graph: Graph) -> NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=2)
-def _load(source: Source, folder: Path) -> DataOverlay:
+def _load_own(edges: Path, subscriptions: Path | None, component: str) -> DataOverlay:
+    read = user_files.load_edges(edges)
+    graph = from_edges(len(read.names), read.ends[:, 0], read.ends[:, 1])
+    inside = largest_component(graph)
+    kept, note = np.flatnonzero(inside).astype(np.int32), ""
+    if kept.size < graph.nodes:
+        outside = read.names[int(np.argmin(inside))]
+        if component == "all":
+            raise ConfigError(
+                f"{edges}: the graph is not connected: {graph.nodes - kept.size:,} of {graph.nodes:,} nodes, such as "
+                f'{outside}, are outside its largest component; component = "largest" leaves them out'
+            )
+        note = f"{graph.nodes - kept.size:,} nodes outside its largest component were left out"
+        graph = induce_subgraph(graph, kept)
+    if graph.nodes < _NODES_MIN:
+        raise ConfigError(
+            f"{edges}: its largest component has {graph.nodes} nodes; an overlay has {_NODES_MIN} at least"
+        )
+    notes = [*read.notes, *([note] if note else [])]
+    topics: dict[str, NDArray[np.int32]] = {}
+    if subscriptions is not None:
+        found = user_files.load_subscriptions(subscriptions, edges)
+        number = {read.names[node]: at for at, node in enumerate(kept.tolist())}
+        for topic, names in found.topics.items():
+            members = [number[name] for name in names if name in number]
+            if members:
+                topics[topic] = np.array(sorted(members), np.int32)
+        notes += found.notes
+        if not topics:
+            raise ConfigError(f"{subscriptions}: no subscriber is in the largest component of {edges}")
+    return DataOverlay(graph, topics, tuple(notes))
+
+
+@lru_cache(maxsize=2)
+def _load(source: str, folder: Path) -> DataOverlay:
     files = FILES[source]
     graph = _graph(files.edges, folder)
     if files.subscriptions is None:
@@ -278,6 +324,7 @@ class Files:
         return [self.edges] if self.subscriptions is None else [self.edges, self.subscriptions]
 
 
+_NODES_MIN: Final = 3
 _WANTED: Final = JsonDecoder(dict[int, list[str]], TamperedError, "no table")
 _SNAP: Final = "https://snap.stanford.edu/data/p2p-Gnutella08.html"
 _GEMSEC: Final = "https://github.com/benedekrozemberczki/datasets (gemsec deezer, RO; gzipped)"

@@ -171,10 +171,8 @@ def test_so_have_those_that_foil(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     """Cells that differ only in how much of something there is give measures of the same names."""
     rng = np.random.default_rng(1)
     days = tuple(50 + np.cumsum(0.05 * rng.standard_normal(45)) for _ in range(4))
-    monkeypatch.setattr(true_streams, "_read", lambda truth, data: days)
-    monkeypatch.setattr(
-        true_streams, "_read_volumes", lambda truth, data: tuple(1000.0 * (1 + day % 7) for day in days)
-    )
+    traded = tuple(1000.0 * (1 + day % 7) for day in days)
+    monkeypatch.setattr(true_streams, "_read", lambda source: (days, traded, true_streams.CENT))
     true_streams._days.cache_clear()
     alike = {"ar1": "gbm", "msft": "goog", "daily": "goog"}
 

@@ -38,8 +38,7 @@ def minutes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ]
     true_streams._days.cache_clear()
     traded = [1e4 * np.abs(np.diff(day, prepend=day[0])) for day in days]
-    monkeypatch.setattr(true_streams, "_read", lambda truth, folder: tuple(days))
-    monkeypatch.setattr(true_streams, "_read_volumes", lambda truth, folder: tuple(traded))
+    monkeypatch.setattr(true_streams, "_read", lambda source: (tuple(days), tuple(traded), true_streams.CENT))
     yield
     true_streams._days.cache_clear()
 
@@ -96,7 +95,7 @@ def test_every_maker_foils_real_prices_in_cents(foil: str) -> None:
 @pytest.mark.usefixtures("minutes")
 def test_prices_are_brought_to_a_level_and_to_a_size_of_moves() -> None:
     params = FoilGuesses(foil="noise", truth="goog", length=60, price=615, moves=0.167)
-    days = true_streams._days("goog", None, params.price, params.moves, params.cell)
+    days = true_streams._days(true_streams._PriceSource("goog", None, "", 10), params.price, params.moves, params.cell)
     assert not days.unit
     assert np.concatenate(days.prices).mean() == pytest.approx(615)
     assert np.abs(np.concatenate([np.diff(day) for day in days.prices])).mean() == pytest.approx(0.167)

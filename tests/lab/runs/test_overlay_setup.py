@@ -64,7 +64,7 @@ def test_a_topic_is_for_an_overlay_that_has_topics() -> None:
 
 @pytest.mark.parametrize("graph", ["scamp", "regular", "scale-free"])
 def test_every_kind_of_overlay_has_a_mesh_that_reaches_everybody(graph: str) -> None:
-    params = MeshFlows(graph=graph, nodes=200)  # type: ignore[arg-type]
+    params = MeshFlows(graph=graph, nodes=200)
     found = values(params, 1)
     assert found["", "reached", 0] == 1
     assert found["leaf", "leaf_precision", 0] == 1

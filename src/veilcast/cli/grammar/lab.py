@@ -35,6 +35,11 @@ def add_lab(commands: Any) -> None:
     run.add_argument("--data", type=Path, metavar="DIR", help="the directory of real data ($VEILCAST_DATA)")
     run.add_argument("--trace", type=Path, metavar="FILE", help="for brokers: your own interactions, as CSV or Parquet")
     run.add_argument(
+        "--series",
+        metavar="FILE:COLUMN",
+        help="for foiling: your own series, a column of a CSV file, in place of real prices",
+    )
+    run.add_argument(
         "--engine",
         choices=("kernel", "machines", "live"),
         help="numeric models, the real machines, or the machines on real sockets (the first that an experiment has)",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.mesh_params import check_nodes
-from veilcast.lab.experiment.params import RunParams
+from veilcast.lab.experiment.params import RunParams, UserFile, file_path
+
+TRACES: Final = ("synthetic", "facebook", "college")
+TraceChoice: TypeAlias = Annotated[str, msgspec.Meta(extra={"names": TRACES})]
 
 
 class BrokersPath(RunParams, frozen=True, kw_only=True, tag="brokers.path"):
@@ -44,10 +49,8 @@ class TraceParams(RunParams, frozen=True, kw_only=True):
     overlays: int = 1
     """Number of overlays drawn in a run, or of sets of Byzantine brokers. The measure is the median over overlays, the
     mean over sets."""
-    trace: Literal["synthetic", "facebook", "college"] = "synthetic"
-    """The latter two are read from the data folder."""
-    own_trace: str = ""
-    """A file to replay instead (`lab.trace_file`); executors must see it."""
+    trace: TraceChoice = "synthetic"
+    """facebook and college are read from the data folder. "file:PATH" is a trace of your own."""
     users: int = 3_000_000
     relations: int = 28_300_000
     interactions: int = 1_400_000
@@ -56,12 +59,14 @@ class TraceParams(RunParams, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_nodes(self.nodes)
         self.check_at_least(1, "replicas", "overlays", "users", "relations", "interactions")
+        self.check_choice("trace", TRACES, file="a trace")
 
     def data_sources(self, engine: str) -> list[str]:
-        return [] if self.own_trace or self.trace == "synthetic" else [self.trace]
+        return [] if self.trace == "synthetic" or file_path(self.trace) else [self.trace]
 
-    def trace_file(self) -> str:
-        return self.own_trace
+    def user_files(self) -> list[UserFile]:
+        path = file_path(self.trace)
+        return [UserFile("trace", path)] if path else []
 
 
 class BrokersShares(TraceParams, frozen=True, kw_only=True, tag="brokers.shares"):

@@ -28,7 +28,7 @@ from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.file_problems import find_problems, unknown_name
 from veilcast.lab.experiment.kinds import add_kinds, make_params
-from veilcast.lab.experiment.params import RunParams
+from veilcast.lab.experiment.params import RunParams, UserFile, resolve_files
 
 
 class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -180,6 +180,9 @@ class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
     series: tuple[Series, ...] = (Series(""),)
     quick: QuickSettings = QuickSettings()
     machines: MachineSettings = MachineSettings()
+    folder: str = ""
+    """The directory that paths in "file:PATH" are relative to. The default is the directory of the experiment's
+    file."""
     engines: tuple[Literal["kernel", "machines", "live"], ...] = ("kernel", "machines")
     """The engines that can run it: models on arrays, the real code in the simulator, or the real code on sockets. The
     first is the default."""
@@ -198,7 +201,8 @@ class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
                     yield ExperimentCell(name, series.name, at, self._make_params(series, at | shrunk))
 
     def _make_params(self, series: Series, more: dict[str, Any]) -> RunParams:
-        return make_params(series.kind or self.kind, self.base | series.params | more)
+        given = resolve_files(self.base | series.params | more, self.folder)
+        return make_params(series.kind or self.kind, given)
 
     def default_seeds(self, engine: str, *, quick: bool = False) -> int:
         """Number of seeds if the command names none."""
@@ -245,6 +249,11 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
         """Names, as in `lab.data`, of the data that the runs read."""
         cells = self.make_cells(quick=quick, engine=engine)
         return {source for cell in cells for source in cell.params.data_sources(engine)}
+
+    def user_files(self, engine: str, *, quick: bool = False) -> list[UserFile]:
+        """The user's own files that the runs read, each once."""
+        cells = self.make_cells(quick=quick, engine=engine)
+        return list(dict.fromkeys(file for cell in cells for file in cell.params.user_files()))
 
     def _of_figures(self) -> Iterator[str]:
         """Names in figures that the experiment does not have."""
@@ -313,7 +322,7 @@ def load_experiment(name_or_path: str | Path) -> tuple[str, Experiment]:
     if path.suffix != ".toml":
         raise ConfigError(f"no experiment {name}; `veilcast lab list` shows those there are")
     try:
-        return path.stem, parse_experiment(path.read_bytes(), name)
+        return path.stem, _convert(path.read_bytes(), name, Experiment, path.parent)
     except OSError as error:
         raise ConfigError(f"no experiment {name}: {error.strerror}") from error
 
@@ -332,8 +341,10 @@ def parse_experiment(toml: bytes, name: str) -> Experiment:
     return _convert(toml, name, Experiment)
 
 
-def _convert(toml: bytes, name: str, kind: type[_O]) -> _O:
+def _convert(toml: bytes, name: str, kind: type[_O], parent: Path | None = None) -> _O:
     table = add_kinds(read_toml(toml, f"experiment {name}"))
+    if parent is not None and isinstance(folder := table.get("folder", ""), str):
+        table["folder"] = str(Path(parent, folder).absolute())
     try:
         return msgspec.convert(table, kind)
     except (msgspec.ValidationError, ConfigError) as error:

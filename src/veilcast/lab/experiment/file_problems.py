@@ -15,6 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from veilcast.lab.experiment.kinds import KINDS
+from veilcast.lab.experiment.params import FILE, file_path
 from veilcast.nearest import did_you_mean
 
 
@@ -102,6 +103,13 @@ def _of_value(given: object, kind: inspect.Type, path: str) -> Iterator[str]:
     elif isinstance(kind, inspect.VarTupleType) and isinstance(given, list):
         for number, each in enumerate(given):
             yield from _of_value(each, kind.item_type, f"{path}[{number}]")
+    elif isinstance(kind, inspect.Metadata) and isinstance(given, str):
+        known = (kind.extra or {}).get("names", ())
+        if given not in known and not file_path(given):
+            names = ", ".join(filter(None, known))
+            yield f'{path}: there is no {given!r}; there are {names}, and "{FILE}PATH"{did_you_mean(given, known)}'
+    elif isinstance(kind, inspect.Metadata):
+        yield from _of_value(given, kind.type, path)
     elif values := _values(kind):
         if given not in values:
             near = did_you_mean(given, map(str, values)) if isinstance(given, str) else ""

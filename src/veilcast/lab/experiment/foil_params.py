@@ -5,10 +5,12 @@ A run foils streams of one kind of truth, lets attackers look at them, and measu
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
+
+import msgspec
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import RunParams
+from veilcast.lab.experiment.params import RunParams, UserFile, file_path
 
 NumericGenerator: TypeAlias = Literal[
     "noise",
@@ -24,8 +26,9 @@ NumericGenerator: TypeAlias = Literal[
 ]
 """Trajectories are named for how they move: "leaning" is sign-flip with the fitted law of the signs. "naive" is the
 control: Moran branching whose parent is drawn uniformly. "moran-leaning" is both repairs together."""
-NumericTruth: TypeAlias = Literal["gbm", "ar1", "goog", "msft", "daily"]
-"""Prices by P3's Eq. 1; steps back to a mean; minutes and days of real stocks, from the data folder."""
+LAWS: Final = ("gbm", "ar1")
+TRUTHS: Final = (*LAWS, "goog", "msft", "daily")
+NumericTruth: TypeAlias = Annotated[str, msgspec.Meta(extra={"names": TRUTHS})]
 
 
 class FoilParams(RunParams, frozen=True, kw_only=True):
@@ -44,6 +47,10 @@ class StreamParams(FoilParams, frozen=True, kw_only=True):
     """Streams of numbers, their generator of fakes, and the attackers on them."""
 
     truth: NumericTruth = "gbm"
+    """Prices by P3's Eq. 1; steps back to a mean; minutes and days of real stocks, from the data folder; or
+    "file:PATH", a series of your own, of any length."""
+    column: str = ""
+    """The column of that file; empty: its only column of numbers."""
     guessers: tuple[str, ...] = ()
     """Names of the attackers; empty: all that apply."""
     training: int = 0
@@ -80,11 +87,18 @@ class StreamParams(FoilParams, frozen=True, kw_only=True):
         self.check_at_least(1, "copies", "block")
         self.check_not_negative("price", "moves", "cell", "process", "public", "training")
         self.check_shares("asking")
+        self.check_choice("truth", TRUTHS, file="a series")
+        if self.column and not file_path(self.truth):
+            raise ConfigError('column is for truth = "file:PATH"')
         if min(self.factor, self.noise) <= 0:
             raise ConfigError("factor and noise must be above 0")
 
     def data_sources(self, engine: str) -> list[str]:
         return [_FILE_OF[self.truth]] if self.truth in _FILE_OF else []
+
+    def user_files(self) -> list[UserFile]:
+        path = file_path(self.truth)
+        return [UserFile("series", path, self.column)] if path else []
 
 
 class FoiledStreamParams(StreamParams, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from veilcast.lab.experiment import foil_params as foil
 from veilcast.lab.experiment import mesh_params as mesh
 from veilcast.lab.experiment import relay_params as relay
 from veilcast.lab.experiment import tree_params as tree
-from veilcast.lab.experiment.params import RunParams
+from veilcast.lab.experiment.params import FILE, RunParams
 from veilcast.nearest import did_you_mean
 
 AnyParams: TypeAlias = (
@@ -80,7 +80,7 @@ def add_kinds(table: Mapping[str, Any]) -> dict[str, Any]:
     """
     if not _is_well_formed(table):
         return dict(table)
-    upgraded = _map_parameters(table, lambda given: {_RENAMED.get(name, name): value for name, value in given.items()})
+    upgraded = _map_parameters(table, _rename_parameters)
     if "kind" in table:
         return upgraded
     kinds = [_infer_kind(given) for given in _merged_parameters(table)]
@@ -91,6 +91,13 @@ def add_kinds(table: Mapping[str, Any]) -> dict[str, Any]:
     return _map_parameters(
         upgraded, lambda given: {name: value for name, value in given.items() if name in known or name not in _SWITCHES}
     )
+
+
+def _rename_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+    renamed = {_RENAMED.get(name, name): value for name, value in given.items()}
+    if isinstance(own := renamed.pop("own_trace", None), str) and own:
+        renamed["trace"] = f"{FILE}{own}"
+    return renamed
 
 
 def _infer_kind(given: Mapping[str, Any]) -> str:

@@ -54,7 +54,7 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: str | None
     """The data folder, if runs read one."""
     data_sha256: dict[str, str]
-    """Digests of the data files that runs read, by name, and of a trace of the user's own."""
+    """Digests of the data files that runs read, by name, and of the user's own files, by path."""
     fingerprint: str
     """Digest of the package's source."""
     commit: str
@@ -92,7 +92,8 @@ def describe_sweep(
     """The manifest of a new sweep, with nothing stored yet."""
     # A sweep that reads no data is the same with any data folder.
     read = data.file_digests(experiment.data_sources(engine, quick=quick), folder)
-    own = {cell.params.trace_file() for cell in experiment.make_cells(quick=quick, engine=engine)} - {""}
+    cells = experiment.make_cells(quick=quick, engine=engine)
+    own = {file.path for cell in cells for file in cell.params.user_files()}
     commit, changed = _checkout()
     return SweepManifest(
         experiment=name,

@@ -5,10 +5,12 @@ The defaults are P0's: 500 nodes of degree 4, a tenth of them subscribers, no de
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+import msgspec
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.params import RunParams, check_steps
+from veilcast.lab.experiment.params import RunParams, UserFile, check_steps, file_path
 
 Outside: TypeAlias = Literal[
     "leaf",
@@ -32,12 +34,20 @@ Source: TypeAlias = Literal[
 Attack: TypeAlias = Outside | Inside | Source
 
 
+GRAPHS: Final = ("small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn")
+GraphChoice: TypeAlias = Annotated[str, msgspec.Meta(extra={"names": GRAPHS})]
+
+
 class OverlayParams(RunParams, frozen=True, kw_only=True):
     """The basic overlay, and its subscribers."""
 
-    graph: Literal["small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn"] = "small-world"
+    graph: GraphChoice = "small-world"
     """The basic overlay G. gnutella and deezer are read from the data folder, and have their own size and degrees.
-    "drawn" is one of the pictures of P0's worked example."""
+    "drawn" is one of the pictures of P0's worked example. "file:PATH" is a list of edges of your own."""
+    component: Literal["largest", "all"] = "largest"
+    """A graph from a file: its largest component is taken, or ("all") a graph of several components is refused."""
+    subscriptions: str = ""
+    """"file:PATH": the subscriptions of the nodes of a graph from a file, a node and a topic in a line."""
     picture: Literal[0, 2, 3] = 0
     """The picture of the worked example, by the number of its covers."""
     nodes: int = 500
@@ -45,29 +55,44 @@ class OverlayParams(RunParams, frozen=True, kw_only=True):
     rewire: float = 0.2
     """The probability that an edge of a small world is rewired."""
     sample: int = 0
-    """Number of nodes that are taken of an overlay from the data folder, around a node drawn for the run; 0 is all."""
+    """Number of nodes that are taken of an overlay from a file, around a node drawn for the run; 0 is all."""
     links_max: int = 0
     """A node with more links than this loses some of them; 0 is no limit. Machines can have 64."""
     ratio: float = 0.1
     """The share of all nodes that subscribe, |Sa|/|V|."""
     topic: str = ""
-    """The topic, where the data folder says which node subscribes to which topic. Empty: subscribers are drawn by
-    `ratio`."""
+    """The topic, where a file says which node subscribes to which topic. Empty: subscribers are drawn by `ratio`."""
 
     def __post_init__(self) -> None:
         self.check_shares("rewire", "ratio")
         check_nodes(self.nodes)
         if self.graph in ("small-world", "regular", "scale-free"):
             check_degree(self.degree, self.nodes)
-        if self.topic and self.graph != "deezer":
-            raise ConfigError('topic is for graph = "deezer": other overlays do not say who subscribes to what')
-        if (self.sample and self.graph not in _STORED) or self.sample in (1, 2) or min(self.sample, self.links_max) < 0:
-            raise ConfigError(
-                "sample is 3 nodes at least, of an overlay from the data folder; links_max is not negative"
-            )
+        self.check_choice("graph", GRAPHS, file="a list of edges")
+        if self.subscriptions and not (file_path(self.subscriptions) and file_path(self.graph)):
+            raise ConfigError('subscriptions are "file:PATH", beside graph = "file:PATH"')
+        if self.topic and not self.has_topics():
+            raise ConfigError('topic is for graph = "deezer" and for subscriptions: other overlays have no topics')
+        if (
+            (self.sample and self.graph not in _STORED and not file_path(self.graph))
+            or self.sample in (1, 2)
+            or min(self.sample, self.links_max) < 0
+        ):
+            raise ConfigError("sample is 3 nodes at least, of an overlay from a file; links_max is not negative")
+
+    def has_topics(self) -> bool:
+        """Whether the overlay says which node subscribes to which topic."""
+        return self.graph == "deezer" or bool(self.subscriptions)
 
     def data_sources(self, engine: str) -> list[str]:
         return [self.graph] if self.graph in _STORED else []
+
+    def user_files(self) -> list[UserFile]:
+        edges, topics = file_path(self.graph), file_path(self.subscriptions)
+        return [
+            *([UserFile("edges", edges, self.component)] if edges else []),
+            *([UserFile("subscriptions", topics, edges)] if topics else []),
+        ]
 
 
 class MeshFlows(OverlayParams, frozen=True, kw_only=True, tag="mesh.flows"):
@@ -193,8 +218,8 @@ class MeshTopics(OverEpochsParams, frozen=True, kw_only=True, tag="mesh.topics")
     """Several topics on one overlay. Insiders without keys try to name their tokens, and to link them over epochs."""
 
     topics: int
-    """Number of topics. The most popular is read by a share `ratio`, the others by their rank; with graph = "deezer"
-    they are the data's most popular ones."""
+    """Number of topics. The most popular is read by a share `ratio`, the others by their rank; where a file has
+    subscriptions, they are its most popular ones."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,14 +8,24 @@ names the struct.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.recorder import TableRecorder
+from veilcast.nearest import did_you_mean
+
+
+class UserFile(NamedTuple):
+    """A file of the user's own that a run reads (`lab.user_files`, `lab.trace_file`)."""
+
+    format: Literal["edges", "subscriptions", "latencies", "series", "trace"]
+    path: str
+    of: str = ""
+    """Edges: which `component`. Subscriptions: the file of edges that has the subscribers. Series: the column."""
 
 
 class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"):
@@ -39,9 +49,16 @@ class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Names, as in `lab.data`, of the data that a run by this engine reads."""
         return []
 
-    def trace_file(self) -> str:
-        """The user's own trace that the run replays; empty: a built-in one."""
-        return ""
+    def user_files(self) -> list[UserFile]:
+        """The user's own files that a run reads."""
+        return []
+
+    def check_choice(self, name: str, known: Sequence[str], *, file: str) -> None:
+        """Raise `ConfigError` unless the parameter is one of these names, or names a file; `file` says of what."""
+        value = getattr(self, name)
+        if value not in known and not file_path(value):
+            names, near = ", ".join(filter(None, known)), did_you_mean(value, known)
+            raise ConfigError(f'{name}: there is no {value!r}; there are {names}, and "{FILE}PATH" for {file}{near}')
 
     def check_shares(self, *names: str) -> None:
         for name in names:
@@ -57,6 +74,19 @@ class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         for name in names:
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}")
+
+
+def file_path(choice: str) -> str:
+    """The path in a choice "file:PATH"; empty if the choice is a name."""
+    return choice.removeprefix(FILE) if choice.startswith(FILE) else ""
+
+
+def resolve_files(given: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """These parameters with every "file:PATH" relative to a folder."""
+    return {
+        name: f"{FILE}{Path(folder, path)}" if isinstance(value, str) and (path := file_path(value)) else value
+        for name, value in given.items()
+    }
 
 
 def check_steps(steps: tuple[float, ...], *, required: bool) -> None:
@@ -80,3 +110,5 @@ RunFunction: TypeAlias = Callable[[RunParams, int, Path | None], list[Measure]]
 """Makes a run from its parameters, its seed, and the data folder."""
 RecordedRunFunction: TypeAlias = Callable[[RunParams, int, Path | None, TableRecorder], list[Measure]]
 """The same; it also hands observation tables to the recorder."""
+FILE: Final = "file:"
+"""The beginning of a choice that names a file of the user's own."""

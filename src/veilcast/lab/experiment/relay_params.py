@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+
+import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.mesh_params import check_nodes
-from veilcast.lab.experiment.params import RunParams, check_steps
+from veilcast.lab.experiment.params import RunParams, UserFile, check_steps, file_path
 
+LATENCIES: Final = ("planetlab",)
+LatencyChoice: TypeAlias = Annotated[str, msgspec.Meta(extra={"names": LATENCIES})]
 RelayObserver: TypeAlias = Literal["server", "proxy", "wires", "server and wires"]
 
 
@@ -25,6 +29,8 @@ class RelayAttacks(RunParams, frozen=True, kw_only=True, tag="relay.attacks"):
     graph: Literal["", "deezer"] = ""
     """Empty: users read topics at random, the most popular with probability `ratio`. "deezer": interests are read from
     the data folder."""
+    subscriptions: str = ""
+    """"file:PATH": interests of your own, a user and a topic in a line; `graph` is empty then."""
     nodes: int = 500
     """Number of users."""
     ratio: float = 0.1
@@ -44,6 +50,8 @@ class RelayAttacks(RunParams, frozen=True, kw_only=True, tag="relay.attacks"):
         self.check_shares("ratio", "churn")
         self.check_not_negative("batch", "queries")
         self.check_at_least(1, "topics")
+        if self.subscriptions and (self.graph or not file_path(self.subscriptions)):
+            raise ConfigError('subscriptions are "file:PATH", and stand alone: without graph')
         check_nodes(self.nodes)
         check_steps(self.steps, required=True)
 
@@ -52,6 +60,10 @@ class RelayAttacks(RunParams, frozen=True, kw_only=True, tag="relay.attacks"):
 
     def data_sources(self, engine: str) -> list[str]:
         return ["deezer"] if self.graph else []
+
+    def user_files(self) -> list[UserFile]:
+        path = file_path(self.subscriptions)
+        return [UserFile("subscriptions", path)] if path else []
 
 
 class RelayDelays(RunParams, frozen=True, kw_only=True, tag="relay.delays"):
@@ -67,19 +79,27 @@ class RelayDelays(RunParams, frozen=True, kw_only=True, tag="relay.delays"):
     """Numbers of clients."""
     nodes: int = 500
     """Number of hosts for clients."""
+    latencies: LatencyChoice = "planetlab"
+    """Round trips between hosts: those of PlanetLab, from the data folder, or "file:PATH", of your own. Live runs
+    have those of the computer."""
     serial: bool = False
     """Whether a proxy waits for the server's answer to a request before it handles the next one."""
 
     def __post_init__(self) -> None:
         check_nodes(self.nodes)
         check_steps(self.steps, required=True)
+        self.check_choice("latencies", LATENCIES, file="round trips")
 
     def observed_steps(self) -> tuple[float, ...]:
         return self.steps
 
     def data_sources(self, engine: str) -> list[str]:
         # On real sockets, frames take the time that they take.
-        return [] if engine == "live" else ["planetlab"]
+        return [] if engine == "live" or file_path(self.latencies) else [self.latencies]
+
+    def user_files(self) -> list[UserFile]:
+        path = file_path(self.latencies)
+        return [UserFile("latencies", path)] if path else []
 
     def check_hosts(self, readers: int) -> None:
         if max(*self.steps, readers) > self.nodes:

@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.mesh_params import check_nodes
-from veilcast.lab.experiment.params import RunParams, check_steps
+from veilcast.lab.experiment.params import RunParams, UserFile, check_steps, file_path
+from veilcast.lab.experiment.relay_params import LATENCIES, LatencyChoice
 
 
 class TreeParams(RunParams, frozen=True, kw_only=True):
@@ -124,17 +125,24 @@ class TreeDelays(TreeParams, frozen=True, kw_only=True, tag="tree.delays"):
     """Numbers of subscribers, or of publishers in a crowd."""
     circuit: int = 6
     """Number of relays of an anonymous network between two nodes; 0: they talk directly."""
+    latencies: LatencyChoice = "planetlab"
+    """Round trips between hosts: those of PlanetLab, from the data folder, or "file:PATH", of your own."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_not_negative("circuit")
         check_steps(self.steps, required=True)
+        self.check_choice("latencies", LATENCIES, file="round trips")
 
     def observed_steps(self) -> tuple[float, ...]:
         return self.steps
 
     def data_sources(self, engine: str) -> list[str]:
-        return ["planetlab"]
+        return [] if file_path(self.latencies) else [self.latencies]
+
+    def user_files(self) -> list[UserFile]:
+        path = file_path(self.latencies)
+        return [UserFile("latencies", path)] if path else []
 
     def check_hosts(self, readers: int) -> None:
         if max(*self.steps, readers) > self.nodes:

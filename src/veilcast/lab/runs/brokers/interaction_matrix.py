@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from veilcast.lab import data as stored
 from veilcast.lab import trace_file
 from veilcast.lab.experiment.broker_params import TraceParams
+from veilcast.lab.experiment.params import file_path
 from veilcast.lab.models.broker_tree import BrokerTree, grow_tree
 from veilcast.lab.models.synthetic_trace import TraceLaw
 from veilcast.lab.models.user_placement import Matrix, UserPlacement, Users
@@ -33,16 +34,15 @@ class TracePart(NamedTuple):
 
 
 def make_trace_parts(params: TraceParams, seed: int, data: Path | None) -> Iterator[TracePart]:
-    if params.trace == "synthetic" and not params.own_trace:
+    if params.trace == "synthetic":
         law = TraceLaw(params.users, params.relations, params.interactions, seed)
         pieces = ceil(params.interactions / PART_INTERACTIONS)
         for number in range(pieces):
             made = law.interactions_of(law.part(number, pieces))
             yield TracePart(made.publisher, made.subscriber, made.publisher)
     else:
-        read = (
-            trace_file.load_trace(Path(params.own_trace)) if params.own_trace else stored.load_trace(params.trace, data)
-        )
+        own = file_path(params.trace)
+        read = trace_file.load_trace(Path(own)) if own else stored.load_trace(params.trace, data)
         month = (read.hour // MONTH_HOURS).astype(np.int32)
         yield TracePart(read.publisher, read.subscriber, read.publisher * (month.max() + 1) + month)
 

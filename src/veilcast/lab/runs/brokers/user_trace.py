@@ -15,6 +15,7 @@ import msgspec
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.broker_params import TraceParams
 from veilcast.lab.experiment.definition import Experiment, Figure, QuickSettings, Series
+from veilcast.lab.experiment.params import FILE
 from veilcast.lab.interaction_traces import InteractionTrace
 from veilcast.lab.runs.brokers.interaction_matrix import MONTH_HOURS
 
@@ -28,7 +29,7 @@ def replay_user_trace(
         raise ConfigError(f"{name} replays no trace; --trace is for experiments that do, such as brokers-fig9")
     out = {series for series, params in replays.items() if _reads_data(params) and data is None}
     month: dict[str, Any] = {"interactions": monthly_interactions(trace)}
-    own = month | {"own_trace": str(file.absolute())}
+    own = month | {"trace": f"{FILE}{file.absolute()}"}
 
     def on_it(series: Series) -> Series:
         params = replays.get(series.name)

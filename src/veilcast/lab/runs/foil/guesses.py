@@ -30,7 +30,7 @@ from veilcast.lab.attack.registry import applies, attack_names, attackers_on, sc
 from veilcast.lab.attack.stream.model import StreamModel, StreamObservations
 from veilcast.lab.attack.stream.trained import FittedLogit, fit_logit
 from veilcast.lab.experiment.foil_params import FoiledStreamParams, FoilGuesses
-from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.params import FILE, Measure, file_path
 from veilcast.lab.measure.foil_privacy import (
     Chosen,
     indistinguishability,
@@ -94,7 +94,9 @@ def measure_attackers(parts: Sequence[FoiledStreams], names: Sequence[str], fake
 
 def foil_streams(params: FoiledStreamParams, seed: int, data: Path | None) -> Iterator[FoiledStreams]:
     """All streams of a distribution together; real ones day by day, because each day has its own past."""
-    rng = np.random.default_rng(stream(seed, "truth of foiling", params.truth))
+    # What a file is called, and where it lies, must not change a result.
+    name = FILE if file_path(params.truth) else params.truth
+    rng = np.random.default_rng(stream(seed, "truth of foiling", name))
     truths = list(true_streams.draw_truth(params, rng, data))
     chance = np.random.default_rng(stream(seed, "fakes", params.foil, params.fakes))
     pupils = _train(params, truths, data, chance) if params.training else {}

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,10 @@ from veilcast.foil.generators.movers import (
 from veilcast.foil.generators.noise import MINUTE, SIGMA
 from veilcast.foil.random_source import FloatArray, IntArray
 from veilcast.lab.data import DAILY
-from veilcast.lab.experiment.foil_params import StreamParams
+from veilcast.lab.experiment.foil_params import LAWS, StreamParams
+from veilcast.lab.experiment.params import file_path
 from veilcast.lab.prices import load_daily, load_minutes
+from veilcast.lab.user_files import UserSeries, load_series
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ class _Days:
     """Series that no window crosses, in units, each with the other series as its past."""
 
     prices: tuple[FloatArray, ...]
-    traded: tuple[FloatArray, ...]
+    traded: tuple[FloatArray | None, ...]
     pasts: tuple[ValueHistory, ...]
     seen: tuple[ValueHistory, ...]
     unit: float
@@ -96,10 +98,11 @@ class _Days:
 
 
 def draw_truth(params: StreamParams, rng: np.random.Generator, data: Path | None) -> Iterator[TrueStreams]:
-    if params.truth in ("gbm", "ar1"):
+    if params.truth in LAWS:
         yield _by_law(params, rng)
         return
-    days = _days(params.truth, data, params.price, params.moves, params.cell)
+    source = _PriceSource(params.truth, data, params.column, params.length)
+    days = _days(source, params.price, params.moves, params.cell)
     empty = True
     every = zip(days.prices, days.traded, days.pasts, days.seen, strict=True)
     for number, (prices, volumes, past, seen) in enumerate(every):
@@ -107,9 +110,10 @@ def draw_truth(params: StreamParams, rng: np.random.Generator, data: Path | None
         if many:
             empty = False
             windows, traded = (
-                np.repeat(day[: many * params.length].reshape(many, -1), params.copies, axis=0)
+                None if day is None else np.repeat(day[: many * params.length].reshape(many, -1), params.copies, axis=0)
                 for day in (prices, volumes)
             )
+            assert windows is not None
             yield TrueStreams(windows, np.full(len(windows), number), past, seen, days.unit, days.width, traded)
     if empty:
         raise ConfigError(f"no day of {params.truth} has {params.length} steps")
@@ -140,18 +144,30 @@ def _reverting(law: RevertingMoves, shape: tuple[int, int], rng: np.random.Gener
     return law.mean + away
 
 
+class _PriceSource(NamedTuple):
+    """Real series: of the data folder, or a column of the user's own file."""
+
+    truth: str
+    data: Path | None
+    column: str
+    length: int
+    """Steps of a window."""
+
+
 @lru_cache(maxsize=4)
-def _days(truth: str, data: Path | None, price: float, moves: float, cell: float) -> _Days:
-    relative = truth == "daily"
-    series = _scale_series(_read(truth, data), price, moves)
-    unit = 0.0 if price or moves else CENT
+def _days(source: _PriceSource, price: float, moves: float, cell: float) -> _Days:
+    relative = source.truth == "daily"
+    found, traded, unit = _read(source)
+    series = _scale_series(found, price, moves)
+    if price or moves:
+        unit = 0.0
     if unit:
         series = tuple(np.round(each / unit) for each in series)
-    width = round(cell / CENT) if unit else 0
+    width = round(cell / unit) if unit else 0
     pasts = _pasts(series, relative, whole=unit > 0)
     celled = tuple(np.floor(each / width) * width for each in series) if width else series
     seen = _pasts(celled, relative, whole=True) if width else pasts
-    return _Days(series, _read_volumes(truth, data), pasts, seen, unit, float(width))
+    return _Days(series, traded, pasts, seen, unit, float(width))
 
 
 def _pasts(series: tuple[FloatArray, ...], relative: bool, *, whole: bool) -> tuple[ValueHistory, ...]:
@@ -163,16 +179,33 @@ def _pasts(series: tuple[FloatArray, ...], relative: bool, *, whole: bool) -> tu
     return tuple(found)
 
 
-def _read(truth: str, data: Path | None) -> tuple[FloatArray, ...]:
-    if truth == "daily":
-        return tuple(load_daily(symbol, data).close for symbol in DAILY.rows)
-    return tuple(load_minutes(truth.upper(), data).days())
+def _read(source: _PriceSource) -> tuple[tuple[FloatArray, ...], tuple[FloatArray | None, ...], float]:
+    """Series that no window crosses, their traded volumes, and the unit of their values."""
+    if own := file_path(source.truth):
+        return split_series(load_series(Path(own).absolute(), source.column), source.length, own)
+    if source.truth == "daily":
+        bars = [load_daily(symbol, source.data) for symbol in DAILY.rows]
+        return tuple(each.close for each in bars), tuple(each.volume for each in bars), CENT
+    minutes = load_minutes(source.truth.upper(), source.data)
+    return tuple(minutes.days()), tuple(minutes.traded()), CENT
 
 
-def _read_volumes(truth: str, data: Path | None) -> tuple[FloatArray, ...]:
-    if truth == "daily":
-        return tuple(load_daily(symbol, data).volume for symbol in DAILY.rows)
-    return tuple(load_minutes(truth.upper(), data).traded())
+def split_series(
+    series: UserSeries, length: int, name: str
+) -> tuple[tuple[FloatArray, ...], tuple[FloatArray | None, ...], float]:
+    """The days of a series, or parts of it if it names no days: the past of a part is all other parts."""
+    if series.day is not None and series.day[-1] > 0:
+        cuts = np.flatnonzero(np.diff(series.day)) + 1
+    else:
+        parts = min(_PARTS, len(series.values) // length)
+        cuts = np.arange(1, max(parts, 1)) * (len(series.values) // max(parts, 1))
+    values = np.split(series.values, cuts)
+    if len(values) < 2 or not any(len(each) >= length for each in values):
+        raise ConfigError(
+            f"{name}: its {len(series.values):,} values have no two parts of length {length}: choose a smaller length"
+        )
+    volumes = np.split(series.volume, cuts) if series.volume is not None else [None] * len(values)
+    return tuple(values), tuple(volumes), series.unit
 
 
 def _scale_series(series: tuple[FloatArray, ...], price: float, moves: float) -> tuple[FloatArray, ...]:
@@ -212,6 +245,8 @@ START_PRICE: Final = 500.0
 REVERTING: Final = RevertingMoves(START_PRICE, 0.9, 1.0)
 CENT: Final = 0.01
 _PAST_STEPS: Final = 4000
+_PARTS: Final = 10
+"""Largest number of parts of a series without days."""
 _RECENT: Final = 10
 _BLUR: Final = 0.5
 _CALM: Final = 0.1

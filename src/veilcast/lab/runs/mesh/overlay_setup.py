@@ -16,8 +16,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.data import load_overlay
+from veilcast.lab.data import DataOverlay, load_overlay, load_user_overlay
 from veilcast.lab.experiment.mesh_params import OverlayParams
+from veilcast.lab.experiment.params import file_path
 from veilcast.lab.models.graph import Graph, from_edges, regular, scale_free, small_world
 from veilcast.lab.models.mesh import draw_roles
 from veilcast.lab.models.scamp import scamp_graph
@@ -65,6 +66,14 @@ def draw_overlay(params: OverlayParams, seed: int, data: Path | None) -> Overlay
     return limit_degrees(graph, params.links_max, seed) if params.links_max else graph, publisher, subscribers
 
 
+def read_overlay(params: OverlayParams, data: Path | None) -> DataOverlay:
+    """An overlay that is read and not drawn: from the data folder, or from the user's own files."""
+    if edges := file_path(params.graph):
+        subscriptions = file_path(params.subscriptions)
+        return load_user_overlay(Path(edges), Path(subscriptions) if subscriptions else None, params.component)
+    return load_overlay(params.graph, data)
+
+
 def _whole(params: OverlayParams, seed: int, data: Path | None) -> OverlaySetup:
     match params.graph:
         case "small-world":
@@ -75,12 +84,12 @@ def _whole(params: OverlayParams, seed: int, data: Path | None) -> OverlaySetup:
             graph = scale_free(params.nodes, params.degree, seed)
         case "scamp":
             graph = scamp_graph(params.nodes, seed)
-        case "gnutella" | "deezer" as source:
-            found = load_overlay(source, data)
-            part = found.sample_around(params.sample, seed) if params.sample else found
-            return part.graph, *part.cast(params.topic, params.ratio, seed)
         case "drawn":
             picture = WORKED_EXAMPLES[params.picture]
             overlay = from_edges(picture.nodes, picture.src, picture.dst)
             return overlay, picture.publisher, np.flatnonzero(picture.subscribes).astype(np.int32)
+        case _:
+            found = read_overlay(params, data)
+            part = found.sample_around(params.sample, seed) if params.sample else found
+            return part.graph, *part.cast(params.topic, params.ratio, seed)
     return graph, *draw_roles(graph, params.ratio, seed)

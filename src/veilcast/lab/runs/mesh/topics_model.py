@@ -33,7 +33,6 @@ from veilcast.lab.attack.insider.token_inference import (
     naming_likelihoods,
     refine_naming,
 )
-from veilcast.lab.data import load_overlay
 from veilcast.lab.experiment.mesh_params import MeshTopics
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure import definitions, ranking
@@ -42,7 +41,7 @@ from veilcast.lab.models.epochs import MeshPolicy
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.topic_mix import TokenObservations, TopicMix
 from veilcast.lab.runs.mesh.epoch_setup import make_base_policy
-from veilcast.lab.runs.mesh.overlay_setup import draw_overlay
+from veilcast.lab.runs.mesh.overlay_setup import draw_overlay, read_overlay
 
 Floats = NDArray[np.float64]
 Names = NDArray[np.int64]
@@ -103,8 +102,8 @@ class _Shown:
 def _settle_topics(params: MeshTopics, seed: int, data: Path | None) -> tuple[TopicMix, Floats, Floats | None]:
     """The readers of topics; the known popularity of topics, the most popular first; and of pairs of topics, if
     known."""
-    if params.graph == "deezer":
-        overlay = load_overlay("deezer", data)
+    if params.has_topics():
+        overlay = read_overlay(params, data)
         most = sorted(overlay.topics, key=lambda name: (-overlay.topics[name].size, name))[: params.topics]
         graph, readers = overlay.graph, [overlay.topics[name] for name in most]
         reads = np.zeros((graph.nodes, len(readers)))
@@ -151,8 +150,8 @@ def _measure_pairs(
     shown: _Shown, town: TopicMix, traces: TokenObservations, asks: Floats, together: Floats | None, step: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """The share of tokens that are named rightly by joint requests."""
-    if together is None:
-        return
+    if together is None or together.sum() == np.trace(together):
+        return  # Nobody reads two topics, or it is not known who does: pairs say nothing.
     topic = shown.topic[0]
     both = count_pairs([traces.views[number].first_epochs(step) for number in topic], shown.nodes)
     names = refine_naming(_likelihoods(shown, asks, step, _kept(shown, step)), both, together)

@@ -17,7 +17,7 @@ Each attacker has what it saw in the epochs up to a step.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ from veilcast.errors import ConfigError
 from veilcast.lab.attack.server import batch_disclosure, linkage, tag_inference
 from veilcast.lab.attack.server.tag_inference import TagNames, mark_interests
 from veilcast.lab.data import load_overlay
-from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.params import Measure, file_path
 from veilcast.lab.experiment.relay_params import RelayAttacks
 from veilcast.lab.measure import relay_success
 from veilcast.lab.measure.relay_success import measure_order
@@ -36,6 +36,7 @@ from veilcast.lab.models import prefix_tags, relay, topic_mix
 from veilcast.lab.models.relay import RelayObservations, RelayService, RelayTruth, RelayUsers
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.server_log import DELIVERED, PUBLISHED, SUBSCRIBED, Numbers, ServerLog, cross_table
+from veilcast.lab.user_files import load_subscriptions
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
 
 Floats = NDArray[np.float64]
@@ -226,10 +227,19 @@ class _AttackedRelay:
         return order[np.searchsorted(tags[order], self.last.what)]
 
 
+def _known_topics(params: RelayAttacks, data: Path | None) -> Mapping[str, NDArray[np.int32]]:
+    """The readers of each topic, from the data folder or from the user's own file; empty if readers are drawn."""
+    if own := file_path(params.subscriptions):
+        found = load_subscriptions(Path(own).absolute(), None).topics
+        number = {name: at for at, name in enumerate(sorted(set[str]().union(*found.values())))}
+        return {topic: np.array([number[name] for name in names], np.int32) for topic, names in found.items()}
+    return load_overlay(params.graph, data).topics if params.graph else {}
+
+
 def _interests(params: RelayAttacks, seed: int, data: Path | None) -> tuple[Mask, Floats, Floats | None]:
     """Users x topics; the known popularity of topics, the most popular first; and of pairs of topics, if known."""
-    if params.graph == "deezer":
-        topics = load_overlay("deezer", data).topics
+    topics = _known_topics(params, data)
+    if topics:
         most = sorted(topics, key=lambda name: (-topics[name].size, name))[: params.topics]
         everybody = np.zeros((1 + max(int(topics[name].max()) for name in most), len(most)), np.bool_)
         for number, name in enumerate(most):

@@ -26,7 +26,7 @@ from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError
 from veilcast.lab.data import load_round_trips
-from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.params import Measure, file_path
 from veilcast.lab.experiment.relay_params import RelayDelays
 from veilcast.lab.runs.planetlab import PlanetLabLinks, place_on_planetlab
 from veilcast.lab.runs.relay.loopback_relay import LoopbackRelay
@@ -50,7 +50,7 @@ from veilcast.wire.relay import Blind, Blinded, EnrolClient, Lease, Receipt, Rel
 def run(params: RelayDelays, seed: int, data: Path | None = None) -> list[Measure]:
     params.check_hosts(READER_COUNT)
     names = [SERVER, UP, DOWN, *(Address(f"c{number}") for number in range(params.nodes))]
-    links = place_on_planetlab(names, load_round_trips(data), seed)
+    links = place_on_planetlab(names, load_round_trips(data, file_path(params.latencies)), seed)
     found = []
     for step in params.steps:
         relay_under_test = SimulatedRelay(params, seed, links)

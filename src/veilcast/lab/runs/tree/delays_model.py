@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from veilcast.lab.data import load_round_trips
-from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.params import Measure, file_path
 from veilcast.lab.experiment.tree_params import TreeDelays
 from veilcast.lab.models import tree
 from veilcast.lab.models.rng import stream
@@ -27,7 +27,11 @@ from veilcast.tree.config import TreeConfig
 
 def run(params: TreeDelays, seed: int, data: Path | None = None) -> list[Measure]:
     params.check_hosts(READER_COUNT)
-    hosts = place_on_planetlab([Address(f"c{number}") for number in range(params.nodes)], load_round_trips(data), seed)
+    hosts = place_on_planetlab(
+        [Address(f"c{number}") for number in range(params.nodes)],
+        load_round_trips(data, file_path(params.latencies)),
+        seed,
+    )
     net = CircuitNetwork(np.array(hosts.one_way_us, np.int64), params.circuit, stream(seed, "circuits")[0])
     found = []
     for step in params.steps:
