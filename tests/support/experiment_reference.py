@@ -62,6 +62,26 @@ curves = [
 ]
 """
 
+OWN_ATTACKER = '''
+"""An attacker on subscribers: nodes that were in more meshes are likelier to subscribe."""
+
+import numpy as np
+
+from veilcast.lab.attack.observations import ObservedMesh, WireObservations
+from veilcast.lab.attack.registry import SUBSCRIBER, Attacker
+
+
+def score_members(seen: WireObservations) -> np.ndarray:
+    """One score for each node; larger is likelier."""
+    return seen.average(seen.each_mesh(score_mesh))
+
+
+def score_mesh(seen: WireObservations, mesh: ObservedMesh) -> np.ndarray:
+    return mesh.members.astype(float)
+
+
+ATTACKER = Attacker("members", SUBSCRIBER, WireObservations, score_members)
+'''
 OWN_GRAPH = """
 title = "A mesh on my graph"
 kind = "mesh.epochs"
@@ -108,6 +128,7 @@ def render_reference() -> str:
     for name, params in KINDS.items():
         parts.append(f"### `{name}`\n\n{inspect.getdoc(params)}\n\n{_table(params)}")
     parts.append(f"## Attackers\n\n{_ATTACKERS}\n\n{_attackers()}")
+    parts.append(_OWN_ATTACKERS.format(example=OWN_ATTACKER.strip()))
     parts.append(f"## Metrics\n\n{_METRICS}\n\n{_metrics()}")
     rows = [f"| `{name}` | {text} | {bound} |" for name, (text, bound) in _OWN_FORMATS.items()]
     table = "\n".join(["| parameter | format | bounds |", "|---|---|---|", *rows])
@@ -252,9 +273,42 @@ _KINDS = (
     "its kind is inferred."
 )
 _ATTACKERS = (
-    "`attacks` of `mesh.epochs` names attackers. Other kinds have attackers of their own; the error about a wrong "
-    "curve names them. The list is closed: to add an attacker, change the package, in `src/veilcast/lab/attack/`."
+    "`attacks` of `mesh.epochs` names attackers, and `guessers` of the kinds that foil do. Other kinds have attackers "
+    "of their own; the error about a wrong curve names them. You can bring [attackers of your "
+    "own](#attackers-of-your-own)."
 )
+_OWN_ATTACKERS = """## Attackers of your own
+
+An attacker is a function from observations to scores. A Python file with `ATTACKER` or `ATTACKERS` brings one
+or several:
+
+```python
+{example}
+```
+
+`attackers = ["file:mine.py"]` in an experiment makes its names known to `attacks` (kind `mesh.epochs`) and
+`guessers` (kinds that foil); `lab run mesh-attacks --attacker mine.py` puts it beside the attackers of any
+experiment. An installed distribution can offer attackers by entry points of the group `veilcast.attackers`:
+an experiment that uses such a name gets it. Executors get the text of a file; they must have the distribution
+of an entry point.
+
+It observes `WireObservations` or `EpochObservations` (a global observer), `CoalitionObservations` (insiders),
+all of kind `mesh.epochs`, or `StreamObservations` (a broker of foiled streams; the role is `truth`, the
+scores are probabilities).
+
+- **Controls.** Before the sweep each attacker runs where attackers of the package succeed, over twenty seeds:
+  on a mesh of 150 nodes without defence over ten epochs, or on streams among independent noise (positive
+  control), and again with its scores dealt out at random (null control, as shuffled labels). Both are
+  printed, and stand in `--json`. An attacker whose shuffled scores are no guess is refused. One that does no
+  better than a guess in the positive control is reported as such.
+- **The truth.** An attacker gets a copy of its observations and nothing else. A file that imports a room that
+  knows the truth (`veilcast.lab.measure`, `veilcast.lab.runs`, ...) is refused, as the package's own
+  attackers are. This stops a mistake and not an intent: Python code can reach all of its process, so read a
+  file before you run it.
+- **Faults.** A file that cannot be loaded, and a name that is taken, are refused before Spark starts. An
+  attacker that raises, or returns scores of the wrong shape or not finite, ends the sweep with one line that
+  names it, and its line in the file.
+- The manifest has the digest of the file, so results of two versions of an attacker do not mix."""
 _OWN_FORMATS: dict[str, tuple[str, str]] = {
     "graph": (
         "edges: two names of nodes in a line (numbers or words; further columns, such as weights, are ignored); a "

@@ -27,6 +27,7 @@ from veilcast.lab.experiment import definition as experiment
 
 if TYPE_CHECKING:
     from veilcast.lab.experiment.definition import Experiment
+    from veilcast.lab.experiment.params import RunFunction
     from veilcast.lab.experiment.sweep import SweepResult
 
 
@@ -50,7 +51,8 @@ def list_experiments(arguments: argparse.Namespace, _: Context) -> Report:
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
-    loaded = [experiment.load_experiment(name) for name in _choose(arguments.names, experiment.packaged_names())]
+    asked = _choose(arguments.names, experiment.packaged_names())
+    loaded = [experiment.load_experiment(name, arguments.attacker) for name in asked]
     data = _data_folder(arguments.data)
     if arguments.series is not None:
         loaded = _on_series(loaded, arguments.series)
@@ -63,7 +65,6 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.data import require_files
         from veilcast.lab.experiment import dry_run, plan, sweep
         from veilcast.lab.experiment.user_file_checks import check_user_files
-        from veilcast.lab.runs.table import ENGINES
         from veilcast.lab.spark import Progress, SparkOptions, session
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     if arguments.seeds is not None:
@@ -75,6 +76,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     for note in notes:
         say(note)
+    runners, controls = _add_attackers(chosen, arguments.attacker, say)
     for name, definition, engine in chosen:
         sweep.check_sweep(
             name,
@@ -87,7 +89,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         )
         # Tests check that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
         if name not in experiment.packaged_names() and engine != "live":
-            dry_run.check_drawn_metrics(name, definition, engine, ENGINES[engine], data)
+            dry_run.check_drawn_metrics(name, definition, engine, runners[name], data)
     say(f"starting Spark for {', '.join(name for name, _, _ in chosen)}")
     results = []
     with session(arguments.master, options, say) as spark, Progress(spark, say=say) as progress:
@@ -98,7 +100,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
                 definition,
                 arguments.out,
                 engine=engine,
-                runner=ENGINES[engine],
+                runner=runners[name],
                 seeds=arguments.seeds,
                 quick=arguments.quick,
                 data=data,
@@ -110,7 +112,35 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             if not arguments.json:
                 progress.say(context.say, _lines(result, definition))
     lines = [f"`veilcast lab report {shlex.quote(str(arguments.out))}` draws them"]
-    return Report({"experiments": [_data(result) for result in results], "files": notes}, lines)
+    return Report({"experiments": [_data(result) for result in results], "files": notes, "controls": controls}, lines)
+
+
+def _add_attackers(
+    chosen: list[tuple[str, Experiment, str]], files: list[Path], say: Callable[[str], object]
+) -> tuple[dict[str, RunFunction], list[dict[str, Any]]]:
+    """Put the user's attackers into the experiments. Return the run function of each experiment, and the controls."""
+    from veilcast.lab.attack.registry import Attacker
+    from veilcast.lab.experiment import foreign_attackers
+    from veilcast.lab.runs.attacker_controls import ControlResult, run_controls
+    from veilcast.lab.runs.table import ENGINES
+
+    runners: dict[str, RunFunction] = {}
+    results: dict[Attacker[Any], ControlResult] = {}
+    for number, (name, definition, engine) in enumerate(chosen):
+        found = foreign_attackers.check_attackers(name, definition)
+        if files:
+            definition = foreign_attackers.add_attackers(definition, found)
+            chosen[number] = name, definition, engine
+        for attacker in found.values():
+            if attacker not in results:
+                results[attacker] = run_controls(attacker)
+                say(results[attacker].describe())
+            if not results[attacker].is_fair:
+                raise ConfigError(f"{results[attacker].describe()}: its shuffled scores must be a guess")
+        sources = foreign_attackers.find_sources(definition) if found else ()
+        run = ENGINES[engine]
+        runners[name] = foreign_attackers.RunWithAttackers(run, sources) if sources else run
+    return runners, [result._asdict() for result in results.values()]
 
 
 def _on_series(loaded: list[tuple[str, Experiment]], given: str) -> list[tuple[str, Experiment]]:

@@ -40,6 +40,14 @@ def add_lab(commands: Any) -> None:
         help="for foiling: your own series, a column of a CSV file, in place of real prices",
     )
     run.add_argument(
+        "--attacker",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="an attacker of your own, a Python file with ATTACKER, beside those of the experiment; several times",
+    )
+    run.add_argument(
         "--engine",
         choices=("kernel", "machines", "live"),
         help="numeric models, the real machines, or the machines on real sockets (the first that an experiment has)",

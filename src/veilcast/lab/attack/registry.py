@@ -56,10 +56,12 @@ def attackers_on(
     observes: type[Observed], names: Collection[str] | None = None, *, called: str = "attack"
 ) -> list[Attacker[Observed]]:
     """The attackers on these observations, in the order of the table; only those with these names, if any are given.
+    An attacker from outside the package is among them only if it is named.
 
     Raises `ConfigError`, with the known names, for a name that no attacker on these observations has.
     """
-    found = [each for each in ATTACKERS if issubclass(observes, each.observes)]
+    offered = ATTACKERS if names is None else (*ATTACKERS, *FOREIGN.values())
+    found = [each for each in offered if issubclass(observes, each.observes)]
     for name in names or ():
         if all(each.name != name for each in found):
             known = ", ".join(dict.fromkeys(each.name for each in found))
@@ -69,14 +71,16 @@ def attackers_on(
 
 def find_attacker(name: str, *observes: type[Any]) -> Attacker[Any]:
     """The first attacker of this name on any of these observations."""
-    for each in ATTACKERS:
+    for each in (*ATTACKERS, *FOREIGN.values()):
         if each.name == name and any(issubclass(kind, each.observes) for kind in observes):
             return each
     raise ConfigError(f"no attack on these observations is called {name!r}")
 
 
 def attack_names(observes: type[Any]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.name for each in attackers_on(observes)))
+    """Those of the package, and those from outside that are installed."""
+    own = (each.name for each in FOREIGN.values() if issubclass(observes, each.observes))
+    return tuple(dict.fromkeys((*(each.name for each in attackers_on(observes)), *own)))
 
 
 def score_candidates(name: str, candidates: Candidates, model: StreamModel) -> Posterior:
@@ -199,3 +203,5 @@ _STREAMS: Final = (
     _on_stream("confirmation", single_step.score_confirmation, "asked"),
 )
 ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_COALITIONS, *_TREES, *_STREAMS)
+FOREIGN: Final[dict[str, Attacker[Any]]] = {}
+"""Attackers from outside the package, by name, that are installed in this process (`attack.foreign`)."""

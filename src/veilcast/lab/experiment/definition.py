@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib import resources
+from importlib import metadata, resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -28,7 +28,7 @@ from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.file_problems import find_problems, unknown_name
 from veilcast.lab.experiment.kinds import add_kinds, make_params
-from veilcast.lab.experiment.params import RunParams, UserFile, resolve_files
+from veilcast.lab.experiment.params import FILE, RunParams, UserFile, file_path, resolve_files
 
 
 class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -183,6 +183,9 @@ class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
     """The directory that paths in "file:PATH" are relative to. The default is the directory of the experiment's
     file."""
+    attackers: tuple[str, ...] = ()
+    """Attackers of your own: "file:PATH" of Python files with `ATTACKER` or `ATTACKERS`, for `attacks` and `guessers`
+    to name."""
     engines: tuple[Literal["kernel", "machines", "live"], ...] = ("kernel", "machines")
     """The engines that can run it: models on arrays, the real code in the simulator, or the real code on sockets. The
     first is the default."""
@@ -232,7 +235,7 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
             if not any(fnmatchcase(cell.name, pattern) for cell in cells):
                 raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
         steps = {step for cell in cells for step in cell.params.observed_steps()}
-        if found := [*self._of_figures(), *self._of_published(), *self._of_matrices(steps)]:
+        if found := [*self._of_attackers(cells), *self._of_figures(), *self._of_published(), *self._of_matrices(steps)]:
             raise ConfigError("; ".join(found))
 
     def check_requirements(self, name: str, engine: str, data: Path | None) -> None:
@@ -253,7 +256,23 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
     def user_files(self, engine: str, *, quick: bool = False) -> list[UserFile]:
         """The user's own files that the runs read, each once."""
         cells = self.make_cells(quick=quick, engine=engine)
-        return list(dict.fromkeys(file for cell in cells for file in cell.params.user_files()))
+        attackers = (UserFile("attacker", file_path(each)) for each in self.attacker_files())
+        return list(dict.fromkeys((*attackers, *(file for cell in cells for file in cell.params.user_files()))))
+
+    def attacker_files(self) -> tuple[str, ...]:
+        return tuple(resolve_files({each: each}, self.folder)[each] for each in self.attackers)
+
+    def _of_attackers(self, cells: list[ExperimentCell]) -> Iterator[str]:
+        """Attackers that nobody has. What files have is known once they are loaded (`foreign_attackers`)."""
+        for each in self.attackers:
+            if not file_path(each):
+                yield f'attackers: {each!r} is not "file:PATH" of a Python file'
+        if self.attackers:
+            return
+        for name in dict.fromkeys(name for cell in cells for name in cell.params.named_attackers()):
+            known = {one for cell in cells for one in cell.params.KNOWN_ATTACKERS}
+            if known and name not in known and name not in entry_point_names():
+                yield unknown_name("attacker", name, known)
 
     def _of_figures(self) -> Iterator[str]:
         """Names in figures that the experiment does not have."""
@@ -307,22 +326,30 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 @cache
+def entry_point_names() -> tuple[str, ...]:
+    """Names of attackers that installed distributions offer."""
+    return tuple(sorted({point.name for point in metadata.entry_points(group="veilcast.attackers")}))
+
+
+@cache
 def packaged_names() -> tuple[str, ...]:
     """The experiments that come with the package."""
     files = (Path(entry.name) for entry in _package_directory().iterdir())
     return tuple(sorted(file.stem for file in files if file.suffix == ".toml"))
 
 
-def load_experiment(name_or_path: str | Path) -> tuple[str, Experiment]:
-    """Load an experiment by its name or from a file. Returns its name, too."""
+def load_experiment(name_or_path: str | Path, attackers: Sequence[Path] = ()) -> tuple[str, Experiment]:
+    """Load an experiment by its name or from a file, with these files of attackers beside its own. Returns its name,
+    too."""
     name = str(name_or_path)
     if name in packaged_names():
-        return name, parse_experiment((_package_directory() / f"{name}.toml").read_bytes(), name)
+        text = (_package_directory() / f"{name}.toml").read_bytes()
+        return name, _convert(text, name, Experiment, attackers=attackers)
     path = Path(name)
     if path.suffix != ".toml":
         raise ConfigError(f"no experiment {name}; `veilcast lab list` shows those there are")
     try:
-        return path.stem, _convert(path.read_bytes(), name, Experiment, path.parent)
+        return path.stem, _convert(path.read_bytes(), name, Experiment, path.parent, attackers)
     except OSError as error:
         raise ConfigError(f"no experiment {name}: {error.strerror}") from error
 
@@ -341,10 +368,12 @@ def parse_experiment(toml: bytes, name: str) -> Experiment:
     return _convert(toml, name, Experiment)
 
 
-def _convert(toml: bytes, name: str, kind: type[_O], parent: Path | None = None) -> _O:
+def _convert(toml: bytes, name: str, kind: type[_O], parent: Path | None = None, attackers: Sequence[Path] = ()) -> _O:
     table = add_kinds(read_toml(toml, f"experiment {name}"))
     if parent is not None and isinstance(folder := table.get("folder", ""), str):
         table["folder"] = str(Path(parent, folder).absolute())
+    if attackers and isinstance(listed := table.get("attackers", []), list):
+        table["attackers"] = [*listed, *(f"{FILE}{path.absolute()}" for path in attackers)]
     try:
         return msgspec.convert(table, kind)
     except (msgspec.ValidationError, ConfigError) as error:

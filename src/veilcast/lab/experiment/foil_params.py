@@ -96,6 +96,9 @@ class StreamParams(FoilParams, frozen=True, kw_only=True):
     def data_sources(self, engine: str) -> list[str]:
         return [_FILE_OF[self.truth]] if self.truth in _FILE_OF else []
 
+    def named_attackers(self) -> tuple[str, ...]:
+        return self.guessers
+
     def user_files(self) -> list[UserFile]:
         path = file_path(self.truth)
         return [UserFile("series", path, self.column)] if path else []

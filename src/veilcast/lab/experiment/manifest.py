@@ -92,8 +92,7 @@ def describe_sweep(
     """The manifest of a new sweep, with nothing stored yet."""
     # A sweep that reads no data is the same with any data folder.
     read = data.file_digests(experiment.data_sources(engine, quick=quick), folder)
-    cells = experiment.make_cells(quick=quick, engine=engine)
-    own = {file.path for cell in cells for file in cell.params.user_files()}
+    own = {file.path for file in experiment.user_files(engine, quick=quick)}
     commit, changed = _checkout()
     return SweepManifest(
         experiment=name,

@@ -5,7 +5,7 @@ The defaults are P0's: 500 nodes of degree 4, a tenth of them subscribers, no de
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -31,7 +31,7 @@ Source: TypeAlias = Literal[
     "flow-source", "roots", "rumor", "first-spy", "trilateration", "predecessor", "presence", "sender"
 ]
 """Attacks on the publisher: the first three by a global observer, the others by a coalition."""
-Attack: TypeAlias = Outside | Inside | Source
+ATTACKS: Final[tuple[str, ...]] = tuple(name for group in (Outside, Inside, Source) for name in get_args(group))
 
 
 GRAPHS: Final = ("small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn")
@@ -186,6 +186,8 @@ class OverEpochsParams(OverlayParams, frozen=True, kw_only=True):
 class MeshEpochs(OverEpochsParams, frozen=True, kw_only=True, tag="mesh.epochs"):
     """A mesh over epochs: its cost, and what attackers learn from all epochs up to a step."""
 
+    KNOWN_ATTACKERS: ClassVar[tuple[str, ...]] = ATTACKS
+
     pace: Literal["instant", "beats"] = "instant"
     """Whether all nodes send their heartbeats at the same moments, or each at its own."""
     hop_s: float = 0.05
@@ -200,8 +202,9 @@ class MeshEpochs(OverEpochsParams, frozen=True, kw_only=True, tag="mesh.epochs")
     """Hardened mesh: longest time that the root delays a notification, in epochs."""
     relay_epochs: int = 0
     """Hardened mesh: after this many epochs the publisher takes another first relay; 0: never."""
-    attacks: tuple[Attack, ...] = ()
-    """The attackers that look for subscribers and publisher, each with what it saw in the epochs up to a step."""
+    attacks: tuple[str, ...] = ()
+    """The attackers that look for subscribers and publisher, each with what it saw in the epochs up to a step: names of
+    [attackers](#attackers), or of attackers of your own."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -212,6 +215,9 @@ class MeshEpochs(OverEpochsParams, frozen=True, kw_only=True, tag="mesh.epochs")
             raise ConfigError("over epochs a hardened mesh has no games, and keeps its root")
         if not self.kappa and (self.departures or self.hold or self.relay_epochs or not self.steady):
             raise ConfigError("publishers come and go, and their notes wait, in a hardened mesh: kappa above 0")
+
+    def named_attackers(self) -> tuple[str, ...]:
+        return self.attacks
 
 
 class MeshTopics(OverEpochsParams, frozen=True, kw_only=True, tag="mesh.topics"):

@@ -22,7 +22,7 @@ from veilcast.nearest import did_you_mean
 class UserFile(NamedTuple):
     """A file of the user's own that a run reads (`lab.user_files`, `lab.trace_file`)."""
 
-    format: Literal["edges", "subscriptions", "latencies", "series", "trace"]
+    format: Literal["edges", "subscriptions", "latencies", "series", "trace", "attacker"]
     path: str
     of: str = ""
     """Edges: which `component`. Subscriptions: the file of edges that has the subscribers. Series: the column."""
@@ -33,6 +33,8 @@ class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     STEP_UNIT: ClassVar[str] = ""
     """The unit of the steps of a run; empty if its parameters name no steps."""
+    KNOWN_ATTACKERS: ClassVar[tuple[str, ...]] = ()
+    """The attackers of the package that `named_attackers` can name; empty if the runs alone know them."""
 
     @classmethod
     def kind(cls) -> str:
@@ -52,6 +54,10 @@ class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     def user_files(self) -> list[UserFile]:
         """The user's own files that a run reads."""
         return []
+
+    def named_attackers(self) -> tuple[str, ...]:
+        """Names of attackers that the parameters choose, of the package or from outside."""
+        return ()
 
     def check_choice(self, name: str, known: Sequence[str], *, file: str) -> None:
         """Raise `ConfigError` unless the parameter is one of these names, or names a file; `file` says of what."""

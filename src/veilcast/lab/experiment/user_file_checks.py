@@ -7,6 +7,7 @@ from pathlib import Path
 
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import data, trace_file, user_files
+from veilcast.lab.attack import foreign
 from veilcast.lab.experiment.params import UserFile
 
 
@@ -38,6 +39,9 @@ def _read(file: UserFile) -> tuple[str, ...]:
             return user_files.load_latencies(path).notes
         case "series":
             return user_files.load_series(path, file.of).notes
+        case "attacker":
+            found = foreign.load_attackers(foreign.read_attacker_file(path))
+            return (f"attackers {', '.join(each.name for each in found)}",)
         case "trace":
             trace = trace_file.load_trace(path)
             return f"{trace.publisher.size:,} interactions of {trace.users:,} users", trace.describe_refused()

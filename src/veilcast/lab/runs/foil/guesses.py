@@ -26,7 +26,15 @@ from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import foil_series
 from veilcast.foil.generators.moran import MoranTrajectories
 from veilcast.foil.random_source import FloatArray, IntArray
-from veilcast.lab.attack.registry import applies, attack_names, attackers_on, score_candidates
+from veilcast.lab.attack.registry import (
+    FOREIGN,
+    Attacker,
+    applies,
+    attack_names,
+    attackers_on,
+    find_attacker,
+    score_candidates,
+)
 from veilcast.lab.attack.stream.model import StreamModel, StreamObservations
 from veilcast.lab.attack.stream.trained import FittedLogit, fit_logit
 from veilcast.lab.experiment.foil_params import FoiledStreamParams, FoilGuesses
@@ -145,12 +153,19 @@ def run_attackers(part: FoiledStreams, names: Sequence[str] = ()) -> dict[str, A
     if unknown := set(names) - set(attack_names(StreamObservations)):
         raise ConfigError(f"no attackers on streams are called {', '.join(sorted(unknown))}")
     found = {}
-    for name in names or [each.name for each in attackers_on(StreamObservations) if applies(each, part.model)]:
+    all_names = [each.name for each in (*attackers_on(StreamObservations), *_own_attackers())]
+    applicable = [name for name in all_names if applies(find_attacker(name, StreamObservations), part.model)]
+    for name in names or applicable:
         if name in PATH_ATTACKERS and part.ancestral is not None:
             found[name] = _at_the_end(likeliest_candidates(score_candidates(name, part.ancestral, part.model)), part)
         else:
             found[name] = _right(likeliest_candidates(score_candidates(name, part.candidates, part.model)), part)
     return found
+
+
+def _own_attackers() -> Iterator[Attacker[StreamObservations]]:
+    """Attackers of the user that are installed."""
+    yield from (each for each in FOREIGN.values() if each.observes is StreamObservations)
 
 
 def measure_best(by_day: Mapping[str, FloatArray], seed: int) -> list[Measure]:

@@ -1,0 +1,83 @@
+"""The attackers from outside the package that an experiment names, on their way to the runs.
+
+An experiment lists files in `attackers`, or names an attacker of an entry point in `attacks` or `guessers`. Runs get
+them by `RunWithAttackers`, which carries the text of the files and installs the attackers in the process of the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from veilcast.errors import ConfigError
+from veilcast.lab.attack import foreign, registry
+from veilcast.lab.attack.foreign import AttackerSource
+from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.registry import Attacker
+from veilcast.lab.attack.stream.model import StreamObservations
+from veilcast.lab.experiment.definition import Experiment, Series, entry_point_names
+from veilcast.lab.experiment.file_problems import unknown_name
+from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.experiment.params import Measure, RunFunction, RunParams, file_path
+
+
+@dataclass(frozen=True)
+class RunWithAttackers:
+    """A run function that installs attackers first. An executor needs nothing but the package for it."""
+
+    run: RunFunction
+    sources: tuple[AttackerSource, ...]
+
+    def __call__(self, params: RunParams, seed: int, data: Path | None, *more: Any) -> list[Measure]:
+        foreign.install_attackers(self.sources)
+        return self.run(params, seed, data, *more)
+
+
+def find_sources(experiment: Experiment) -> tuple[AttackerSource, ...]:
+    """Of the files that the experiment lists, and of the entry points that its cells name."""
+    files = [foreign.read_attacker_file(Path(file_path(each))) for each in experiment.attacker_files()]
+    ours = {each.name for each in registry.ATTACKERS}
+    own = {each.name for source in files for each in foreign.load_attackers(source)}
+    named = {name for cell in experiment.make_cells() for name in cell.params.named_attackers()}
+    points = sorted((named - ours - own) & set(entry_point_names()))
+    return (*files, *map(AttackerSource, points))
+
+
+def check_attackers(name: str, experiment: Experiment) -> dict[str, Attacker[Any]]:
+    """The attackers from outside that the experiment uses, by name; they stay installed in this process.
+
+    Raises `ConfigError` for a file that is no attacker, for a name that is taken, and for unknown names.
+    """
+    foreign.install_attackers(find_sources(experiment))
+    for cell in experiment.make_cells():
+        observed = StreamObservations if not isinstance(cell.params, MeshEpochs) else None
+        known = cell.params.KNOWN_ATTACKERS or (registry.attack_names(observed) if observed else ())
+        for attack in cell.params.named_attackers():
+            if attack not in known and attack not in registry.FOREIGN:
+                raise ConfigError(f"experiment {name}: {unknown_name('attacker', attack, (*known, *registry.FOREIGN))}")
+            own = registry.FOREIGN.get(attack)
+            if own is not None and (own.observes is StreamObservations) == isinstance(cell.params, MeshEpochs):
+                raise ConfigError(f"experiment {name}: attacker {attack} observes no runs of kind {cell.params.kind()}")
+    return dict(registry.FOREIGN)
+
+
+def add_attackers(experiment: Experiment, attackers: dict[str, Attacker[Any]]) -> Experiment:
+    """The experiment with these attackers in each series of kind `mesh.epochs` that has what they observe. Series that
+    foil let all attackers of the user guess if they name none."""
+
+    def extend(series: Series) -> Series:
+        whole = experiment.base | series.params
+        if (series.kind or experiment.kind) != MeshEpochs.kind() or "attacks" in experiment.axes:
+            return series
+        axes = experiment.axes.get("insiders", ())
+        inside = all(axes) if axes else bool(whole.get("insiders"))
+        now = [str(each) for each in whole.get("attacks", ())]
+        fit = [name for name, each in attackers.items() if each.observes is not StreamObservations]
+        fit = [name for name in fit if inside or attackers[name].observes is not CoalitionObservations]
+        more = [name for name in fit if name not in now]
+        return msgspec.structs.replace(series, params=series.params | {"attacks": [*now, *more]}) if more else series
+
+    return msgspec.structs.replace(experiment, series=tuple(map(extend, experiment.series)))
