@@ -91,7 +91,10 @@ def refine_naming(first: Floats, pairs: Floats, together: Floats) -> NDArray[np.
 
     It starts with the best naming without pairs. Two tokens at a time exchange their names while that is likelier.
     """
-    apart = np.log(together / (together.sum() - np.trace(together)) + _TINY)
+    shared = together.sum() - np.trace(together)
+    if not shared:
+        return assign_best(first)  # Nobody subscribes to two topics, so pairs say nothing.
+    apart = np.log(together / shared + _TINY)
     both = pairs * (1 - np.eye(len(pairs)))
     topics, better = assign_best(first), True
     while better:

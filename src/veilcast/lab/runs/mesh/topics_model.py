@@ -150,8 +150,8 @@ def _measure_pairs(
     shown: _Shown, town: TopicMix, traces: TokenObservations, asks: Floats, together: Floats | None, step: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """The share of tokens that are named rightly by joint requests."""
-    if together is None or together.sum() == np.trace(together):
-        return  # Nobody reads two topics, or it is not known who does: pairs say nothing.
+    if together is None:
+        return
     topic = shown.topic[0]
     both = count_pairs([traces.views[number].first_epochs(step) for number in topic], shown.nodes)
     names = refine_naming(_likelihoods(shown, asks, step, _kept(shown, step)), both, together)
