@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             definition.check_requirements(name, engine, data)
         from veilcast.lab.data import require_files
         from veilcast.lab.experiment import dry_run, plan, sweep
-        from veilcast.lab.experiment.user_file_checks import check_user_files
+        from veilcast.lab.experiment.user_inputs import check_user_files
         from veilcast.lab.spark import Progress, SparkOptions, session
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     if arguments.seeds is not None:
@@ -120,16 +120,16 @@ def _add_attackers(
 ) -> tuple[dict[str, RunFunction], list[dict[str, Any]]]:
     """Put the user's attackers into the experiments. Return the run function of each experiment, and the controls."""
     from veilcast.lab.attack.registry import Attacker
-    from veilcast.lab.experiment import foreign_attackers
+    from veilcast.lab.experiment import user_inputs
     from veilcast.lab.runs.attacker_controls import ControlResult, run_controls
     from veilcast.lab.runs.table import ENGINES
 
     runners: dict[str, RunFunction] = {}
     results: dict[Attacker[Any], ControlResult] = {}
     for number, (name, definition, engine) in enumerate(chosen):
-        found = foreign_attackers.check_attackers(name, definition)
+        found = user_inputs.check_attackers(name, definition)
         if files:
-            definition = foreign_attackers.add_attackers(definition, found)
+            definition = user_inputs.add_attackers(definition, found)
             chosen[number] = name, definition, engine
         for attacker in found.values():
             if attacker not in results:
@@ -137,9 +137,9 @@ def _add_attackers(
                 say(results[attacker].describe())
             if not results[attacker].is_fair:
                 raise ConfigError(f"{results[attacker].describe()}: its shuffled scores must be a guess")
-        sources = foreign_attackers.find_sources(definition) if found else ()
+        sources = user_inputs.find_sources(definition) if found else ()
         run = ENGINES[engine]
-        runners[name] = foreign_attackers.RunWithAttackers(run, sources) if sources else run
+        runners[name] = user_inputs.RunWithAttackers(run, sources) if sources else run
     return runners, [result._asdict() for result in results.values()]
 
 

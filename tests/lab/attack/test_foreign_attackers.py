@@ -21,9 +21,9 @@ from veilcast.lab.attack import foreign, registry
 from veilcast.lab.attack.foreign import install_attackers, read_attacker_file
 from veilcast.lab.experiment import definition
 from veilcast.lab.experiment.definition import load_experiment
-from veilcast.lab.experiment.foreign_attackers import RunWithAttackers, add_attackers, check_attackers, find_sources
 from veilcast.lab.experiment.manifest import describe_sweep, find_difference
 from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.experiment.user_inputs import RunWithAttackers, add_attackers, check_attackers, find_sources
 from veilcast.lab.runs.attacker_controls import run_controls
 from veilcast.lab.runs.table import ENGINES
 

@@ -17,7 +17,7 @@ from veilcast.lab.experiment.definition import load_experiment
 from veilcast.lab.experiment.foil_params import FoilGuesses
 from veilcast.lab.experiment.manifest import describe_sweep, find_difference
 from veilcast.lab.experiment.params import Measure
-from veilcast.lab.experiment.user_file_checks import check_user_files
+from veilcast.lab.experiment.user_inputs import check_user_files
 from veilcast.lab.runs.foil.true_streams import draw_truth
 from veilcast.lab.runs.foil.user_series import foil_user_series
 from veilcast.lab.runs.table import ENGINES

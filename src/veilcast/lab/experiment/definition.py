@@ -263,7 +263,7 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
         return tuple(resolve_files({each: each}, self.folder)[each] for each in self.attackers)
 
     def _of_attackers(self, cells: list[ExperimentCell]) -> Iterator[str]:
-        """Attackers that nobody has. What files have is known once they are loaded (`foreign_attackers`)."""
+        """Attackers that nobody has. What files have is known once they are loaded (`user_inputs`)."""
         for each in self.attackers:
             if not file_path(each):
                 yield f'attackers: {each!r} is not "file:PATH" of a Python file'

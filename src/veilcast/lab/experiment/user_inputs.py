@@ -1,18 +1,21 @@
-"""The attackers from outside the package that an experiment names, on their way to the runs.
+"""What users bring to an experiment: files of data, and attackers from outside the package.
 
-An experiment lists files in `attackers`, or names an attacker of an entry point in `attacks` or `guessers`. Runs get
-them by `RunWithAttackers`, which carries the text of the files and installs the attackers in the process of the run.
+Files are read before the sweep starts, and all their faults are told at once. An experiment lists files of attackers in
+`attackers`, or names an attacker of an entry point in `attacks` or `guessers`. Runs get them by `RunWithAttackers`,
+which carries the text of the files and installs the attackers in the process of the run.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, StorageError
+from veilcast.lab import data, trace_file, user_files
 from veilcast.lab.attack import foreign, registry
 from veilcast.lab.attack.foreign import AttackerSource
 from veilcast.lab.attack.insider.observations import CoalitionObservations
@@ -21,7 +24,7 @@ from veilcast.lab.attack.stream.model import StreamObservations
 from veilcast.lab.experiment.definition import Experiment, Series, entry_point_names
 from veilcast.lab.experiment.file_problems import unknown_name
 from veilcast.lab.experiment.mesh_params import MeshEpochs
-from veilcast.lab.experiment.params import Measure, RunFunction, RunParams, file_path
+from veilcast.lab.experiment.params import Measure, RunFunction, RunParams, UserFile, file_path
 
 
 @dataclass(frozen=True)
@@ -81,3 +84,39 @@ def add_attackers(experiment: Experiment, attackers: dict[str, Attacker[Any]]) -
         return msgspec.structs.replace(series, params=series.params | {"attacks": [*now, *more]}) if more else series
 
     return msgspec.structs.replace(experiment, series=tuple(map(extend, experiment.series)))
+
+
+def check_user_files(files: Iterable[UserFile]) -> list[str]:
+    """One line for each file: what was read, and what was left out.
+
+    Raises `ConfigError` with the faults of all files, a line each, or `StorageError` if files cannot be read at all.
+    """
+    notes, faults, unreadable = list[str](), dict[str, None](), True
+    for file in files:
+        try:
+            notes.append(f"{file.path}: {'; '.join(_read(file))}")
+        except (ConfigError, StorageError) as error:
+            unreadable = unreadable and isinstance(error, StorageError)
+            faults |= dict.fromkeys(str(error).splitlines())
+    if faults:
+        raise (StorageError if unreadable else ConfigError)("\n".join(faults))
+    return notes
+
+
+def _read(file: UserFile) -> tuple[str, ...]:
+    path = Path(file.path).absolute()
+    match file.format:
+        case "edges":
+            return data.load_user_overlay(path, None, file.of).notes
+        case "subscriptions":
+            return user_files.load_subscriptions(path, Path(file.of).absolute() if file.of else None).notes
+        case "latencies":
+            return user_files.load_latencies(path).notes
+        case "series":
+            return user_files.load_series(path, file.of).notes
+        case "attacker":
+            found = foreign.load_attackers(foreign.read_attacker_file(path))
+            return (f"attackers {', '.join(each.name for each in found)}",)
+        case "trace":
+            trace = trace_file.load_trace(path)
+            return f"{trace.publisher.size:,} interactions of {trace.users:,} users", trace.describe_refused()
