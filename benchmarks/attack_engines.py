@@ -11,8 +11,8 @@ insiders. All engines must give the same guesses, or there is no result.
 2. Engines take turns in every round, and each round begins with another engine. A figure is a median, with the least
    and the most. The load of the machine stands beside it.
 3. Wall-clock seconds contain the load of others; processor seconds of all processes of an engine contain little of it.
-4. Memory is the proportional set size of all processes together, at most. With `--memory-mb`, a run that exceeds it is
-   ended. DuckDB and Spark are told the limit; Polars and pandas have no such setting.
+4. Memory is the proportional set size of all processes together, at most. `--memory-mb` ends a run that exceeds that
+   limit. DuckDB and Spark are told the limit; Polars and pandas have no such setting.
 5. The last lines say where Spark is slower than each peer, and where it is not.
 """
 

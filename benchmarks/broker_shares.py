@@ -13,8 +13,9 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, cycle, islice
 from typing import Any
 
@@ -80,8 +81,9 @@ def figure_8() -> list[dict[str, float]]:
             dealt = shamir.split(key, k, n, os.urandom)
             held = cycle(list(islice(combinations(dealt, k), 64)))
             check(all(shamir.reconstruct(next(held), k) == key for _ in range(64)))
-            row[f"split_{bits}"] = timed(lambda key=key, k=k, n=n: shamir.split(key, k, n, os.urandom)) * 1e6  # type: ignore[misc]
-            row[f"reconstruct_{bits}"] = timed(lambda held=held, k=k: shamir.reconstruct(next(held), k)) * 1e6  # type: ignore[misc]
+            split = partial(shamir.split, key, k, n, os.urandom)
+            row[f"split_{bits}"] = seconds_per_call(split) * 1e6
+            row[f"reconstruct_{bits}"] = seconds_per_call(partial(reconstruct_next, held, k)) * 1e6
         rows.append(row)
     return rows
 
@@ -241,11 +243,11 @@ def content(r: int) -> dict[str, float]:
         return assembly.content()
 
     check(put_together() == data)
-    made = timed(lambda: encode_content(bytes(16), data, Strategy.CODED, scheme, PUBLISHER))
-    return {"made": 1 / made, "put together": 1 / timed(put_together)}
+    made = seconds_per_call(lambda: encode_content(bytes(16), data, Strategy.CODED, scheme, PUBLISHER))
+    return {"made": 1 / made, "put together": 1 / seconds_per_call(put_together)}
 
 
-def timed(job: Callable[[], object]) -> float:
+def seconds_per_call(job: Callable[[], object]) -> float:
     """Seconds for one call: the best of some turns of ten milliseconds of the processor."""
     best = float("inf")
     for _ in range(TURNS):
@@ -255,6 +257,10 @@ def timed(job: Callable[[], object]) -> float:
             calls += 1
         best = min(best, passed / calls)
     return best
+
+
+def reconstruct_next(held: Iterator[tuple[shamir.ShamirShare, ...]], k: int) -> Secret:
+    return shamir.reconstruct(next(held), k)
 
 
 def check(right: bool) -> None:

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 
 from brokers import mosquitto, nats
 from brokers.broker import Broker, Stage
-from brokers.members import Order, member_process, publishing, reading
-from brokers.overlay import Kind, overlay
-from relay_mosquitto import Figures, carry, place, spent
+from brokers.members import Order, member_process, run_publisher, run_readers
+from brokers.overlay import OverlayKind, overlay
+from relay_mosquitto import CarriedFigures, carry, place, processor_seconds_of
 from veilcast.brokers.content.blocks import Strategy
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few publications, fewer contestants")
     arguments = parser.parse_args()
     stage = QUICK if arguments.quick else STAGE
-    found: dict[str, Figures] = {}
+    found: dict[str, CarriedFigures] = {}
     if not arguments.json:
         head(stage)
     for name, figures in contest(stage, {"hardened": OVERLAYS["hardened"]} if arguments.quick else OVERLAYS):
@@ -53,7 +53,7 @@ def main() -> None:
     print(f"load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def contest(stage: Stage, overlays: dict[str, Kind]) -> Iterator[tuple[str, Figures]]:
+def contest(stage: Stage, overlays: dict[str, OverlayKind]) -> Iterator[tuple[str, CarriedFigures]]:
     longer = stage._replace(publications=LONGER * stage.publications)
     if mosquitto.is_here():
         with place() as directory, mosquitto.mosquitto(directory, stage) as (broker, _):
@@ -66,25 +66,25 @@ def contest(stage: Stage, overlays: dict[str, Kind]) -> Iterator[tuple[str, Figu
             yield f"overlay, {name}", measure(broker, stage)
 
 
-def measure(broker: Broker, stage: Stage) -> Figures:
+def measure(broker: Broker, stage: Stage) -> CarriedFigures:
     with (
-        member_process(publishing, broker.join, stage.labels) as (publisher, to_publisher),
-        member_process(reading, broker.join, stage.labels, stage.readers, broker.others) as (readers, to_readers),
+        member_process(run_publisher, broker.join, stage.labels) as (publisher, to_publisher),
+        member_process(run_readers, broker.join, stage.labels, stage.readers, broker.others) as (readers, to_readers),
     ):
         processes = {**broker.processes, "publisher": publisher, "readers": readers}
         time.sleep(SETTLE_S)
         carry(Order(WINDOW, WINDOW), to_publisher, to_readers)
-        before = {who: spent(pid) for who, pid in processes.items()}
+        before = {who: processor_seconds_of(pid) for who, pid in processes.items()}
         seconds, _ = carry(Order(stage.publications, WINDOW), to_publisher, to_readers)
         deliveries = stage.publications * stage.readers
-        cpu_us = {who: (spent(pid) - before[who]) / deliveries * 1e6 for who, pid in processes.items()}
+        cpu_us = {who: (processor_seconds_of(pid) - before[who]) / deliveries * 1e6 for who, pid in processes.items()}
         _, took = carry(Order(PACED, WINDOW, EVERY_S), to_publisher, to_readers)
     took.sort()
     p50, p99 = (took[len(took) * share // 100] * 1e3 for share in (50, 99))
-    return Figures(stage.publications / seconds, deliveries / seconds, cpu_us, p50, p99)
+    return CarriedFigures(stage.publications / seconds, deliveries / seconds, cpu_us, p50, p99)
 
 
-def times(figures: Figures, found: dict[str, Figures]) -> dict[str, dict[str, float]]:
+def times(figures: CarriedFigures, found: dict[str, CarriedFigures]) -> dict[str, dict[str, float]]:
     """How many times as slow, as costly and as late as each of the others, who protect nothing."""
     return {
         f"times_{name}": {
@@ -104,7 +104,7 @@ def head(stage: Stage) -> None:
     print(f"{'':26}{'published':>10}{'delivery':>10}{'p50':>7}{'p99':>7}{heads}{heads}", flush=True)
 
 
-def show(name: str, found: dict[str, Figures]) -> None:
+def show(name: str, found: dict[str, CarriedFigures]) -> None:
     each = found[name]
     ratios = times(each, found)
     told = "".join(
@@ -127,12 +127,12 @@ QUICK = Stage(2, 1, 60, size=2)
 MOSQUITTO = "mosquitto"
 NATS = "nats-server"
 OVERLAYS = {
-    "hardened": Kind("hardened"),
-    "hardened, one copy": Kind("hardened", strategy=Strategy.ONE),
-    "hardened, coded": Kind("hardened", strategy=Strategy.CODED),
-    "hardened, 1 node": Kind("hardened", nodes=1),
-    "hardened, liars drop": Kind("hardened", byzantine="drop"),
-    "paper": Kind("paper"),
+    "hardened": OverlayKind("hardened"),
+    "hardened, one copy": OverlayKind("hardened", strategy=Strategy.ONE),
+    "hardened, coded": OverlayKind("hardened", strategy=Strategy.CODED),
+    "hardened, 1 node": OverlayKind("hardened", nodes=1),
+    "hardened, liars drop": OverlayKind("hardened", byzantine="drop"),
+    "paper": OverlayKind("paper"),
 }
 
 if __name__ == "__main__":

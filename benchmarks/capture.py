@@ -64,17 +64,17 @@ def measure(packets: int) -> dict[str, Any]:
         table = read(one)
         assert table.equals(tables.from_rows(CellRow, plainly(one)))
         rows = {
-            "cut into spans": timed(
+            "cut into spans": measure_rate(
                 lambda: sum(span.packets for span in file_spans.cut_spans(first, 0, file_spans.STEP)[0])
             ),
-            "read": timed(lambda: len(read(first))),
-            "plain Python": timed(lambda: len(tables.from_rows(CellRow, islice(plainly(first), PLAIN)))),
+            "read": measure_rate(lambda: len(read(first))),
+            "plain Python": measure_rate(lambda: len(tables.from_rows(CellRow, islice(plainly(first), PLAIN)))),
         }
         assert rows["read"]["packets"] == packets
         write(first, tile, packets // 10)
         write(second, tile, packets // 10)
         read(one, second)
-        rows["read twice, folded into one"] = timed(lambda: 2 * len(read(first, second)))
+        rows["read twice, folded into one"] = measure_rate(lambda: 2 * len(read(first, second)))
         assert rows["read twice, folded into one"]["packets"] == packets // 10 * 2
         return {
             "packets": packets,
@@ -84,7 +84,7 @@ def measure(packets: int) -> dict[str, Any]:
         }
 
 
-def timed(work: Callable[[], int]) -> dict[str, float]:
+def measure_rate(work: Callable[[], int]) -> dict[str, float]:
     begun = time.process_time()
     packets = work()
     seconds = time.process_time() - begun

@@ -64,7 +64,7 @@ def measure(rounds: int, rate: int) -> dict[str, Any]:
     wires: list[WireRecorder] = []
     town: LoopbackNetwork
     town = LoopbackNetwork(
-        seed=SEED, began_ns=began_ns, here=[VICTIM], around=lambda machine, _: tapped(machine, wires, town)
+        seed=SEED, began_ns=began_ns, here=[VICTIM], around=lambda machine, _: tap_machine(machine, wires, town)
     )
     town.settle(POPULATION, duration_us)
     seen: dict[str, list[dict[str, Any]]] = {QUIET: [], f"{rate:,} datagrams": []}
@@ -85,7 +85,7 @@ def measure(rounds: int, rate: int) -> dict[str, Any]:
     enemy.join()
     if town.violations:
         raise SystemExit(f"a result is wrong: {town.violations[0]}")
-    return {"rows": {name: summed(several) for name, several in seen.items()}, "load": os.getloadavg()[0]}
+    return {"rows": {name: sum_rounds(several) for name, several in seen.items()}, "load": os.getloadavg()[0]}
 
 
 async def one_round(town: LoopbackNetwork, wire: WireRecorder) -> dict[str, Any]:
@@ -104,7 +104,7 @@ async def one_round(town: LoopbackNetwork, wire: WireRecorder) -> dict[str, Any]
     }
 
 
-def summed(rounds: list[dict[str, Any]]) -> dict[str, float]:
+def sum_rounds(rounds: list[dict[str, Any]]) -> dict[str, float]:
     late = [each for one in rounds for each in one["late"]]
     return {
         "received": sum(one["received"] for one in rounds) / len(rounds),
@@ -116,7 +116,7 @@ def summed(rounds: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def tapped(machine: Machine, wires: list[WireRecorder], town: LoopbackNetwork) -> Machine:
+def tap_machine(machine: Machine, wires: list[WireRecorder], town: LoopbackNetwork) -> Machine:
     wires.append(WireRecorder(machine, lambda: town.now))
     return wires[-1]
 

@@ -29,7 +29,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 @dataclass
-class Result:
+class AttackerTiming:
     name: str
     ours_ms: float
     plain: str
@@ -44,7 +44,7 @@ def main() -> None:
     rng = np.random.default_rng(1)
     values = 500 + np.cumsum(rng.standard_normal((1, STEPS)), axis=1)
     candidates, _ = foil_series(NoiseFakes(K, NOISE), values, rng)
-    results = [measured(name, plain, how, candidates) for name, plain, how in peers()]
+    results = [measure_attacker(name, plain, how, candidates) for name, plain, how in peers()]
     if as_json:
         print(json.dumps({"steps": STEPS, "k": K, "attackers": [asdict(each) for each in results]}))
         return
@@ -64,15 +64,15 @@ def peers() -> list[tuple[str, str, Callable[[Numbers], Numbers]]]:
     ]
 
 
-def measured(name: str, plain: str, how: Callable[[Numbers], Numbers], candidates: Numbers) -> Result:
+def measure_attacker(name: str, plain: str, how: Callable[[Numbers], Numbers], candidates: Numbers) -> AttackerTiming:
     ours, theirs = score_candidates(name, candidates, MODEL)[0], how(candidates[0])
     assert np.allclose(ours, theirs, atol=1e-9), name
-    mine = min(timed(lambda: score_candidates(name, candidates, MODEL)) for _ in range(TURNS))
-    other = min(timed(lambda: how(candidates[0])) for _ in range(TURNS))
-    return Result(name, mine * 1e3, plain, other * 1e3, other / mine)
+    mine = min(processor_seconds(lambda: score_candidates(name, candidates, MODEL)) for _ in range(TURNS))
+    other = min(processor_seconds(lambda: how(candidates[0])) for _ in range(TURNS))
+    return AttackerTiming(name, mine * 1e3, plain, other * 1e3, other / mine)
 
 
-def timed(what: Callable[[], object]) -> float:
+def processor_seconds(what: Callable[[], object]) -> float:
     begun = time.process_time()
     what()
     return time.process_time() - begun

@@ -40,7 +40,7 @@ Loop = Callable[[Series, random.Random], tuple[list[list[float]], list[int]]]
 
 
 @dataclass
-class Result:
+class GeneratorRate:
     name: str
     arrays_per_s: float
     loop_per_s: float
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=5000)
     streams: int = parser.parse_args().streams
     as_json: bool = parser.parse_args().json
-    results = [measured(name, generator, loop, streams) for name, generator, loop in contenders()]
+    results = [measure_generator(name, generator, loop, streams) for name, generator, loop in contenders()]
     if as_json:
         print(
             json.dumps({"streams": streams, "steps": STEPS, "k": K, "generators": [asdict(each) for each in results]})
@@ -81,7 +81,7 @@ def contenders() -> list[tuple[str, Generator[Any, Any], Loop]]:
     ]
 
 
-def measured(name: str, generator: Generator[Any, Any], loop: Loop, streams: int) -> Result:
+def measure_generator(name: str, generator: Generator[Any, Any], loop: Loop, streams: int) -> GeneratorRate:
     codes = name.startswith(("entropy", "buckets"))
     rng = np.random.default_rng(1)
     values = (
@@ -104,7 +104,7 @@ def measured(name: str, generator: Generator[Any, Any], loop: Loop, streams: int
         live = min(live, time.process_time() - begun)
     check(values, candidates, position, some, sets)
     rate, loop_rate = candidates.size / seconds, len(some) * STEPS * (K + 1) / loop_seconds
-    return Result(name, rate, loop_rate, rate / loop_rate, live / STEPS * 1e6)
+    return GeneratorRate(name, rate, loop_rate, rate / loop_rate, live / STEPS * 1e6)
 
 
 def check(

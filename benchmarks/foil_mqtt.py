@@ -40,7 +40,7 @@ from veilcast.machine import Address, Delivered, Event, Publication, Record, Set
 from veilcast.topics import All, Conjunction, Label, Range, Reals, Schema
 
 
-class Contestant(NamedTuple):
+class FoilContestant(NamedTuple):
     name: str
     k_p: int = 0
     k_s: int = 0
@@ -48,7 +48,7 @@ class Contestant(NamedTuple):
     eighth: bool = False
 
 
-class Figures(NamedTuple):
+class FoilFigures(NamedTuple):
     events_s: float
     cpu_us: float
     """Processor time of both members and the broker, for each event."""
@@ -81,7 +81,7 @@ def main() -> None:
     print(f"{events:,} events each; load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def row(contestant: Contestant, figures: Figures, base: Figures) -> dict[str, Any]:
+def row(contestant: FoilContestant, figures: FoilFigures, base: FoilFigures) -> dict[str, Any]:
     return {
         **contestant._asdict(),
         **figures._asdict(),
@@ -91,7 +91,7 @@ def row(contestant: Contestant, figures: Figures, base: Figures) -> dict[str, An
     }
 
 
-def contest(contestant: Contestant, events: int) -> Figures:
+def contest(contestant: FoilContestant, events: int) -> FoilFigures:
     with tempfile.TemporaryDirectory() as directory:
         address = f"127.0.0.1:{free_ports(1)[0]}"
         broker = Mosquitto(Path(directory) / "broker", address)
@@ -102,7 +102,7 @@ def contest(contestant: Contestant, events: int) -> Figures:
             broker.end()
 
 
-class Owner:
+class FoilMemberOwner:
     """The owner of one member: stores and acknowledges at once, and counts."""
 
     def __init__(self, member: Any) -> None:
@@ -125,9 +125,9 @@ class Owner:
         self.news.set()
 
 
-async def _carry(contestant: Contestant, address: Address, broker: Mosquitto, events: int) -> Figures:
+async def _carry(contestant: FoilContestant, address: Address, broker: Mosquitto, events: int) -> FoilFigures:
     async with asyncio.timeout(PATIENCE_S):
-        publisher, reader = (Owner(_member(contestant, address, place)) for place in range(2))
+        publisher, reader = (FoilMemberOwner(_member(contestant, address, place)) for place in range(2))
         reader.member.subscribe(_interest(contestant), reader.driver.now())
         reader.driver.touch()
         await _until(reader, lambda: reader.ready)
@@ -151,10 +151,10 @@ async def _carry(contestant: Contestant, address: Address, broker: Mosquitto, ev
         sent, brought = publisher.driver.counts.sent - before[0], reader.driver.counts.received - before[1]
         for owner in (publisher, reader):
             owner.driver.close()
-        return Figures(events / taken_s, cpu_us / events, sent / events, brought / events)
+        return FoilFigures(events / taken_s, cpu_us / events, sent / events, brought / events)
 
 
-def _say(publisher: Owner, contestant: Contestant, value: float, number: int) -> None:
+def _say(publisher: FoilMemberOwner, contestant: FoilContestant, value: float, number: int) -> None:
     label = Label(TOPIC).pair
     pairs = (label,) if contestant.plain else (label, ("price", value))
     publisher.under_way += 1
@@ -162,7 +162,7 @@ def _say(publisher: Owner, contestant: Contestant, value: float, number: int) ->
     publisher.driver.touch()
 
 
-def _values(contestant: Contestant, events: int) -> list[float]:
+def _values(contestant: FoilContestant, events: int) -> list[float]:
     rng, value, values = random.Random(1), 512.0, list[float]()
     for _ in range(events):
         value = rng.uniform(0, 1024) if contestant.eighth else min(1000.0, max(24.0, value + rng.gauss(0, 1)))
@@ -170,13 +170,13 @@ def _values(contestant: Contestant, events: int) -> list[float]:
     return values
 
 
-async def _until(owner: Owner, true: Any) -> None:
+async def _until(owner: FoilMemberOwner, true: Any) -> None:
     while not true():
         owner.news.clear()
         await owner.news.wait()
 
 
-def _member(contestant: Contestant, address: Address, place: int) -> Any:
+def _member(contestant: FoilContestant, address: Address, place: int) -> Any:
     if contestant.plain:
         return MqttMember(f"member-{place}", address)
     config = FoilConfig(
@@ -190,7 +190,7 @@ def _member(contestant: Contestant, address: Address, place: int) -> Any:
     return FoilMember(config, KEYRINGS[place], address, random.SystemRandom(), os.urandom, time.time_ns() // 1000)
 
 
-def _interest(contestant: Contestant) -> Conjunction:
+def _interest(contestant: FoilContestant) -> Conjunction:
     label = Label(TOPIC)
     return All(label, Range("price", LOW, HIGH)) if contestant.eighth else label
 
@@ -222,14 +222,14 @@ HIGH: Final = 575.75
 BASE: Final = "sealed"
 BASE_EIGHTH: Final = "an eighth, sealed"
 CONTESTANTS: Final = [
-    Contestant("plain MQTT", plain=True),
-    Contestant(BASE),
-    Contestant("k_p = 1", 1),
-    Contestant("k_p = 4", 4),
-    Contestant("k_p = 9", 9),
-    Contestant(BASE_EIGHTH, eighth=True),
-    Contestant("an eighth, k_p = 4", 4, eighth=True),
-    Contestant("an eighth, k_p = 4, k_s = 3", 4, 3, eighth=True),
+    FoilContestant("plain MQTT", plain=True),
+    FoilContestant(BASE),
+    FoilContestant("k_p = 1", 1),
+    FoilContestant("k_p = 4", 4),
+    FoilContestant("k_p = 9", 9),
+    FoilContestant(BASE_EIGHTH, eighth=True),
+    FoilContestant("an eighth, k_p = 4", 4, eighth=True),
+    FoilContestant("an eighth, k_p = 4, k_s = 3", 4, 3, eighth=True),
 ]
 KEYRINGS: Final = _keyrings()
 

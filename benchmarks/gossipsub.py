@@ -64,7 +64,7 @@ def main() -> None:
         return
     found = {
         "1 reader": beside(1, {"gossipsub": gossipsub, "ours, paper": paper}),
-        "10 readers": beside(10, {"gossipsub": gossipsub, "ours, paper": paper, "ours, hardened": hardened}),
+        "10 readers": beside(10, {"gossipsub": gossipsub, "ours, paper": paper, "ours, hardened": measure_hardened}),
     }
     if as_json:
         print(json.dumps({**found, "load": os.getloadavg()[0]}, indent=2))
@@ -94,16 +94,18 @@ def gossipsub(readers: int) -> dict[str, float]:
     import trio
 
     logging.disable(logging.CRITICAL)  # It tells of everything that it drops.
-    found: dict[str, float] = trio.run(raced, partial(gossipsub_nodes, readers), readers, trio.sleep)
+    found: dict[str, float] = trio.run(run_race, partial(gossipsub_nodes, readers), readers, trio.sleep)
     return found
 
 
 def paper(readers: int) -> dict[str, float]:
-    return asyncio.run(raced(partial(our_nodes, PAPER, LinkConfig("prompt"), readers), readers, asyncio.sleep))
+    return asyncio.run(run_race(partial(our_nodes, PAPER, LinkConfig("prompt"), readers), readers, asyncio.sleep))
 
 
-def hardened(readers: int) -> dict[str, float]:
-    return asyncio.run(timed(partial(our_nodes, HARDENED, LinkConfig("cells", 4), readers), readers, asyncio.sleep))
+def measure_hardened(readers: int) -> dict[str, float]:
+    return asyncio.run(
+        measure_latency(partial(our_nodes, HARDENED, LinkConfig("cells", 4), readers), readers, asyncio.sleep)
+    )
 
 
 # --- the race: the same for all, whoever runs the loop
@@ -142,10 +144,10 @@ class Round:
         return (at - self._sent[body] for (_, body), at in self._got.items())
 
 
-async def raced(nodes: Nodes, readers: int, sleep: Sleep) -> dict[str, float]:
+async def run_race(nodes: Nodes, readers: int, sleep: Sleep) -> dict[str, float]:
     this = Round(readers)
     async with nodes(this.heard) as publish:
-        await warmed(this, publish, sleep)
+        await wait_for_mesh(this, publish, sleep)
 
         async def bears(pace: float) -> bool:
             """Loss that comes again; the machine may have been busy with something else."""
@@ -166,16 +168,16 @@ async def raced(nodes: Nodes, readers: int, sleep: Sleep) -> dict[str, float]:
         return {"rate": low, "per_cpu": per_cpu, "p50_ms": p50 * 1e3}
 
 
-async def timed(nodes: Nodes, readers: int, sleep: Sleep) -> dict[str, float]:
+async def measure_latency(nodes: Nodes, readers: int, sleep: Sleep) -> dict[str, float]:
     """The latency alone."""
     this = Round(readers)
     async with nodes(this.heard) as publish:
-        await warmed(this, publish, sleep)
+        await wait_for_mesh(this, publish, sleep)
         check(await this.run(publish, sleep, SLOW_PACE, SLOW_COUNT, SLOW_PATIENCE_S))
         return {"p50_ms": median(this.latencies()) * 1e3}
 
 
-async def warmed(this: Round, publish: Publish, sleep: Sleep) -> None:
+async def wait_for_mesh(this: Round, publish: Publish, sleep: Sleep) -> None:
     """Until a message reaches everybody: the mesh stands."""
     end = time.perf_counter() + SETTLE_S
     while not await this.run(publish, sleep, 1.0, 1, 1.0):

@@ -29,7 +29,7 @@ def main() -> None:
     best: dict[Job, float] = {}
     for _ in range(TURNS):
         for job in [job for ours, peer in pairs.values() for job in (ours, peer)] + list(steps.values()):
-            best[job] = min(best.get(job, float("inf")), timed(job))
+            best[job] = min(best.get(job, float("inf")), seconds_per_call(job))
     report = {
         "us": {name: best[ours] * 1e6 for name, (ours, _) in pairs.items()},
         "us_rbcl": {name: best[peer] * 1e6 for name, (_, peer) in pairs.items()},
@@ -89,7 +89,7 @@ def lots() -> dict[str, Job]:
     }
 
 
-def timed(job: Job) -> float:
+def seconds_per_call(job: Job) -> float:
     start = time.perf_counter()
     for _ in range(CALLS):
         job()

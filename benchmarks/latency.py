@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     as_json = parser.parse_args().json
-    found = {"simulated": summed(simulated()), "on sockets": summed(asyncio.run(on_sockets()))}
+    found = {"simulated": sum_trips(simulate_trips()), "on sockets": sum_trips(asyncio.run(on_sockets()))}
     if as_json:
         print(json.dumps({**found, "load": os.getloadavg()[0]}, indent=2))
         return
@@ -43,7 +43,7 @@ def main() -> None:
     print(f"load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def summed(trips: list[Trip]) -> dict[str, Any]:
+def sum_trips(trips: list[Trip]) -> dict[str, Any]:
     wanted = POPULATION.notes * len(POPULATION.roles(SEED)[1])
     if len(trips) != wanted:
         raise SystemExit(f"a result is wrong: {len(trips)} deliveries, not {wanted}")
@@ -56,7 +56,7 @@ def summed(trips: list[Trip]) -> dict[str, Any]:
     }
 
 
-def simulated() -> list[Trip]:
+def simulate_trips() -> list[Trip]:
     journeys = HopCounts(START_US + POPULATION.first_us, POPULATION.every_us)
     scenario = Scenario("latency", ScenarioConfig("latency", DURATION_US, POPULATION, LinkDelays((1_000,))))
     world = build_world(scenario, SEED, on_event=journeys.take)

@@ -91,12 +91,12 @@ def settle(world: World, names: Sequence[Address]) -> None:
         known[u].append(names[v])
         known[v].append(names[u])
     for number, name in enumerate(names):
-        world.add(name, Owner(role_keyrings()["forwarder" if number else "publisher"], known[number]).start)
+        world.add(name, MeshNodeOwner(role_keyrings()["forwarder" if number else "publisher"], known[number]).start)
     for u, v in graph:
         world.connect(names[u], names[v])
 
 
-class Owner:
+class MeshNodeOwner:
     def __init__(self, keyring: Keyring, neighbours: Sequence[Address]) -> None:
         self._keyring, self._neighbours = keyring, neighbours
 

@@ -47,7 +47,7 @@ def main() -> None:
         profile(options.profile)
         return
     results = {"the cell's cipher alone": bare()} | {
-        kind: measured(kind) for kind in ("padding", "heartbeats", "notes")
+        kind: measure_kind(kind) for kind in ("padding", "heartbeats", "notes")
     }
     beats, notes = results["heartbeats"], results["notes"]
     notes["us a note"] = (notes["us a cell"] - beats["us a cell"]) * notes["cells"] / notes["notes"]
@@ -83,9 +83,9 @@ def bare(count: int = 20_000) -> dict[str, float]:
     return {"us a cell": best / (count // 5) * 1e6, "cells a CPU second": count // 5 / best}
 
 
-def measured(kind: str) -> dict[str, float]:
-    calls, said, notes = recorded(kind)
-    took, cells = min((played(kind, calls, said) for _ in range(5)), key=lambda run: run[0])
+def measure_kind(kind: str) -> dict[str, float]:
+    calls, said, notes = record_calls(kind)
+    took, cells = min((play_calls(kind, calls, said) for _ in range(5)), key=lambda run: run[0])
     result = {"us a cell": took / cells * 1e6, "cells a CPU second": cells / took, "cells": float(cells)}
     return result | ({"notes": float(notes)} if notes else {})
 
@@ -174,7 +174,7 @@ def make(kind: str, birth: Birth) -> LinkMachine:
     return LinkedNode(inner, LinkConfig(rate=RATE), keyring, birth.rng, birth.entropy)
 
 
-def recorded(kind: str) -> tuple[list[tuple[int, str, tuple[Any, ...]]], list[Frame], int]:
+def record_calls(kind: str) -> tuple[list[tuple[int, str, tuple[Any, ...]]], list[Frame], int]:
     """The calls of a driver, what the node said, and how many notes it passed on in the time that is measured."""
     calls: list[tuple[int, str, tuple[Any, ...]]] = []
     said: list[Frame] = []
@@ -207,7 +207,7 @@ def _publish(note: Publication, machine: Any, now: int) -> None:
     machine.inner.publish(note, now)
 
 
-def played(kind: str, calls: list[tuple[int, str, tuple[Any, ...]]], said: list[Frame]) -> tuple[float, int]:
+def play_calls(kind: str, calls: list[tuple[int, str, tuple[Any, ...]]], said: list[Frame]) -> tuple[float, int]:
     """The time that the node takes for all calls after the warming up, and the cells that it gets in it."""
     machine = make(kind, Birth(Address("me"), 0, START_US, {}, 1))
     bound = [(now, getattr(machine, method), arguments) for now, method, arguments in calls]
@@ -239,9 +239,9 @@ def profile(kind: str) -> None:
     import cProfile
     import pstats
 
-    calls, said, _ = recorded(kind)
+    calls, said, _ = record_calls(kind)
     profiler = cProfile.Profile()
-    profiler.runcall(played, kind, calls, said)
+    profiler.runcall(play_calls, kind, calls, said)
     pstats.Stats(profiler).sort_stats("tottime").print_stats(28)
 
 

@@ -46,8 +46,8 @@ def main() -> None:
             f"{cores} threads": threads,
             f"{cores} processes": processes.multiply,
         }
-        steps = subscribing(keys, mask, arguments.elements, by)
-    joins, library = joining(keys, arguments.elements // 8), bare(arguments.elements)
+        steps = measure_subscriptions(keys, mask, arguments.elements, by)
+    joins, library = measure_joins(keys, arguments.elements // 8), bare(arguments.elements)
     if arguments.json:
         print(json.dumps({"joins": joins, "elements": steps, "library": library}))
         return
@@ -62,11 +62,11 @@ def main() -> None:
         print(f"  {step:26}{rate:13,.0f}")
 
 
-def joining(keys: ServerKeys, count: int) -> dict[str, float]:
+def measure_joins(keys: ServerKeys, count: int) -> dict[str, float]:
     entropy = random.Random(2).randbytes
     public = keys.public()
-    begun, client = timed(lambda: [begin_enrolment(public, entropy) for _ in range(count)])
-    answers, server = timed(lambda: [answer_enrolment(keys, each.sealed) for each in begun])
+    begun, client = time_best(lambda: [begin_enrolment(public, entropy) for _ in range(count)])
+    answers, server = time_best(lambda: [answer_enrolment(keys, each.sealed) for each in begun])
 
     def at_proxy() -> list[Scalar]:
         moves = [combine_shares(each.ratio, answered) for each, answered in zip(begun, answers, strict=True)]
@@ -74,12 +74,14 @@ def joining(keys: ServerKeys, count: int) -> dict[str, float]:
             check_transformation(move, each.claim, public)
         return moves
 
-    moves, proxy = timed(at_proxy)
+    moves, proxy = time_best(at_proxy)
     assert all(move * each.key == keys.k_r for each, move in zip(begun, moves, strict=True))
     return {"client": count / client, "server": count / server, "proxy, which checks": count / proxy}
 
 
-def subscribing(keys: ServerKeys, mask: Scalar, count: int, by: dict[str, Multiply]) -> dict[str, dict[str, float]]:
+def measure_subscriptions(
+    keys: ServerKeys, mask: Scalar, count: int, by: dict[str, Multiply]
+) -> dict[str, dict[str, float]]:
     key = Scalar.draw(random.Random(3).randbytes)
     elements = [number.to_bytes(8, "big") for number in range(count)]
     subject, move, bond = keys.public().subject, keys.k_r / key, Scalar.draw(os.urandom)
@@ -94,11 +96,11 @@ def subscribing(keys: ServerKeys, mask: Scalar, count: int, by: dict[str, Multip
     first: list[bytes] = []
     for name, multiply in by.items():
         multiply([(subject, mask)] * 64)  # whoever does it is awake now
-        uploaded, seconds = timed(partial(upload, multiply))
+        uploaded, seconds = time_best(partial(upload, multiply))
         rates["client: upload"][name] = count / seconds
-        moved, seconds = timed(partial(subject_tags.move_many, uploaded, move, mask, multiply))
+        moved, seconds = time_best(partial(subject_tags.move_many, uploaded, move, mask, multiply))
         rates["proxy: move"][name] = count / seconds
-        tags, seconds = timed(partial(subject_tags.tag_many, moved, unveil, multiply))
+        tags, seconds = time_best(partial(subject_tags.tag_many, moved, unveil, multiply))
         rates["server: tag"][name] = count / seconds
         first = first or tags
         assert tags == first
@@ -111,7 +113,7 @@ def bare(count: int) -> dict[str, float]:
     entropy = random.Random(5).randbytes
     scalar = Scalar.draw(entropy).reveal()
     points = [Point.draw(entropy).encode() for _ in range(count)]
-    _, seconds = timed(lambda: [rbcl.crypto_scalarmult_ristretto255(scalar, point) for point in points])
+    _, seconds = time_best(lambda: [rbcl.crypto_scalarmult_ristretto255(scalar, point) for point in points])
     return {"library: 2 multiplications": count / seconds / 2, "library: 1 multiplication": count / seconds}
 
 
@@ -136,7 +138,7 @@ def _products(raw: list[tuple[bytes, bytes]]) -> list[bytes]:
     return [(Point(point) * Scalar(scalar)).encode() for point, scalar in raw]
 
 
-def timed(work: Callable[[], T]) -> tuple[T, float]:
+def time_best(work: Callable[[], T]) -> tuple[T, float]:
     """The result, and the seconds of the best of three runs."""
     turns = []
     for _ in range(3):

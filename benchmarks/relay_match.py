@@ -52,7 +52,7 @@ def main() -> None:
 
 
 @dataclass(frozen=True)
-class Kind:
+class MatchCase:
     """Subscriptions as tags, in batches; publications as tags, with the subscriptions that are right for each."""
 
     name: str
@@ -63,12 +63,12 @@ class Kind:
     geometry: Geometry
 
 
-def labels(count: int) -> Kind:
+def labels(count: int) -> MatchCase:
     rng = np.random.default_rng(1)
     share = 1 / np.arange(1, LABELS + 1)
     share /= share.sum()
     wanted, published = rng.choice(LABELS, count, p=share), rng.choice(LABELS, PUBLICATIONS, p=share)
-    tags = [tagged(covers(Label(f"label/{number}"), SCHEMA))[0][0] for number in range(LABELS)]
+    tags = [make_tags(covers(Label(f"label/{number}"), SCHEMA))[0][0] for number in range(LABELS)]
 
     def batches() -> Iterator[list[tuple[Cover, ...]]]:
         for start in range(0, count, BATCH):
@@ -76,10 +76,10 @@ def labels(count: int) -> Kind:
 
     geometry = Geometry.sized(elements=1, queries=1, bound=1 / count)
     right = [np.flatnonzero(wanted == number) for number in published]
-    return Kind("labels", count, batches, [[tags[number]] for number in published], right, geometry)
+    return MatchCase("labels", count, batches, [[tags[number]] for number in published], right, geometry)
 
 
-def ranges(count: int) -> Kind:
+def ranges(count: int) -> MatchCase:
     rng = random.Random(1)
     lows, highs = random_ranges(rng, count)
     published = [rng.randrange(65536) for _ in range(PUBLICATIONS)]
@@ -87,15 +87,15 @@ def ranges(count: int) -> Kind:
     def batches() -> Iterator[list[tuple[Cover, ...]]]:
         for start in range(0, count, BATCH):
             ends = zip(lows[start : start + BATCH].tolist(), highs[start : start + BATCH].tolist(), strict=True)
-            yield [tagged(covers(Range("price", low, high), SCHEMA)) for low, high in ends]
+            yield [make_tags(covers(Range("price", low, high), SCHEMA)) for low, high in ends]
 
     geometry = Geometry.sized(elements=SCHEMA.largest_cover, queries=SCHEMA.most_queries(pairs=1), bound=1 / count)
     asked = [list(map(tag, queries(Publication((("price", value),)), SCHEMA))) for value in published]
     right = [np.flatnonzero((lows <= value) & (value <= highs)) for value in published]
-    return Kind("ranges of 16 bits", count, batches, asked, right, geometry)
+    return MatchCase("ranges of 16 bits", count, batches, asked, right, geometry)
 
 
-def measure(kind: Kind) -> dict[str, dict[str, float]]:
+def measure(kind: MatchCase) -> dict[str, dict[str, float]]:
     report = {"wanted": {"mean": statistics.fmean(map(len, kind.right))}}
     exact = TagIndex(capacity=kind.count)
     filters = BloomIndex(kind.geometry, capacity=kind.count)
@@ -108,8 +108,8 @@ def measure(kind: Kind) -> dict[str, dict[str, float]]:
             for each in cover:
                 sets.setdefault(each, set()).add(len(first))
             first.append(cover)
-    report["exact tags"] = timed(exact.match, kind, kind.count, exact.nbytes / kind.count)
-    report["Bloom filters"] = timed(filters.match, kind, kind.count, filters.nbytes / kind.count, excess=True)
+    report["exact tags"] = time_matches(exact.match, kind, kind.count, exact.nbytes / kind.count)
+    report["Bloom filters"] = time_matches(filters.match, kind, kind.count, filters.nbytes / kind.count, excess=True)
     held = sum(sys.getsizeof(key) + sys.getsizeof(value) for key, value in sets.items()) + sys.getsizeof(sets)
 
     def by_sets(asked: Sequence[bytes]) -> Numbers:
@@ -119,15 +119,15 @@ def measure(kind: Kind) -> dict[str, dict[str, float]]:
         query = set(asked)
         return np.flatnonzero([not query.isdisjoint(cover) for cover in first[:LOOP]])
 
-    report["dictionary of sets"] = timed(by_sets, kind, len(first), held / len(first))
+    report["dictionary of sets"] = time_matches(by_sets, kind, len(first), held / len(first))
     bare = sum(map(sys.getsizeof, first[:LOOP])) / min(LOOP, len(first))
-    report["loop"] = timed(by_loop, kind, min(LOOP, len(first)), bare, few=5)
+    report["loop"] = time_matches(by_loop, kind, min(LOOP, len(first)), bare, few=5)
     return report
 
 
-def timed(
+def time_matches(
     match: Callable[[list[bytes]], Numbers],
-    kind: Kind,
+    kind: MatchCase,
     count: int,
     each: float,
     *,
@@ -153,7 +153,7 @@ def timed(
     }
 
 
-def tagged(wanted: tuple[Cover, ...]) -> tuple[Cover, ...]:
+def make_tags(wanted: tuple[Cover, ...]) -> tuple[Cover, ...]:
     return tuple(tuple(map(tag, cover)) for cover in wanted)
 
 

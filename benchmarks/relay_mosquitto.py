@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 
 from brokers import mosquitto
 from brokers.broker import Broker, Stage
-from brokers.members import Order, hear, member_process, publishing, reading
-from brokers.relay import Kind, relay
+from brokers.members import Order, hear, member_process, run_publisher, run_readers
+from brokers.relay import RelayKind, relay
 
 
-class Figures(NamedTuple):
+class CarriedFigures(NamedTuple):
     """One contestant on one stage. `cpu_us` is for each delivery, by process; latencies are in milliseconds."""
 
     publications_s: float
@@ -66,8 +66,8 @@ def main() -> None:
     print(f"load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def contest(stage: Stage) -> dict[str, Figures]:
-    found: dict[str, Figures] = {}
+def contest(stage: Stage) -> dict[str, CarriedFigures]:
+    found: dict[str, CarriedFigures] = {}
     if mosquitto.is_here():
         longer = stage._replace(publications=LONGER * stage.publications)
         with place() as directory, mosquitto.mosquitto(directory, stage) as (broker, port):
@@ -80,21 +80,21 @@ def contest(stage: Stage) -> dict[str, Figures]:
     return found
 
 
-def measure(broker: Broker, stage: Stage) -> Figures:
+def measure(broker: Broker, stage: Stage) -> CarriedFigures:
     with (
-        member_process(reading, broker.join, stage.labels, stage.readers, broker.others) as (readers, to_readers),
-        member_process(publishing, broker.join, stage.labels) as (publisher, to_publisher),
+        member_process(run_readers, broker.join, stage.labels, stage.readers, broker.others) as (readers, to_readers),
+        member_process(run_publisher, broker.join, stage.labels) as (publisher, to_publisher),
     ):
         processes = {**broker.processes, "publisher": publisher, "readers": readers}
         carry(Order(WINDOW, WINDOW), to_publisher, to_readers)
-        before = {who: spent(pid) for who, pid in processes.items()}
+        before = {who: processor_seconds_of(pid) for who, pid in processes.items()}
         seconds, _ = carry(Order(stage.publications, WINDOW), to_publisher, to_readers)
         deliveries = stage.publications * stage.readers
-        cpu_us = {who: (spent(pid) - before[who]) / deliveries * 1e6 for who, pid in processes.items()}
+        cpu_us = {who: (processor_seconds_of(pid) - before[who]) / deliveries * 1e6 for who, pid in processes.items()}
         _, took = carry(Order(PACED, WINDOW, EVERY_S), to_publisher, to_readers)
     took.sort()
     p50, p99 = (took[len(took) * share // 100] * 1e3 for share in (50, 99))
-    return Figures(stage.publications / seconds, deliveries / seconds, cpu_us, p50, p99)
+    return CarriedFigures(stage.publications / seconds, deliveries / seconds, cpu_us, p50, p99)
 
 
 def carry(order: Order, to_publisher: Connection, to_readers: Connection) -> tuple[float, list[float]]:
@@ -107,19 +107,19 @@ def carry(order: Order, to_publisher: Connection, to_readers: Connection) -> tup
     return max(through, last) - began, took
 
 
-def measure_in_c(broker: Broker, port: int, stage: Stage) -> Figures:
+def measure_in_c(broker: Broker, port: int, stage: Stage) -> CarriedFigures:
     # The other subscriptions are those of a member of ours, who has nothing to do.
-    with member_process(reading, broker.join, [], 1, broker.others):
+    with member_process(run_readers, broker.join, [], 1, broker.others):
         (pid,) = broker.processes.values()
-        before = spent(pid)
+        before = processor_seconds_of(pid)
         took = mosquitto.carry_in_c(port, stage)
-        cpu_s = {"broker": spent(pid) - before, "publisher": took.publisher_s, "readers": took.readers_s}
+        cpu_s = {"broker": processor_seconds_of(pid) - before, "publisher": took.publisher_s, "readers": took.readers_s}
     deliveries = stage.publications * stage.readers
     cpu_us = {who: each / deliveries * 1e6 for who, each in cpu_s.items()}
-    return Figures(stage.publications / took.seconds, deliveries / took.seconds, cpu_us)
+    return CarriedFigures(stage.publications / took.seconds, deliveries / took.seconds, cpu_us)
 
 
-def show(stage: Stage, found: dict[str, Figures]) -> None:
+def show(stage: Stage, found: dict[str, CarriedFigures]) -> None:
     print(f"{stage.subscriptions:,} subscriptions, {stage.readers} of each label")
     print(f"  {'':28}{'a second':>20}{'processor us a delivery':>38}{'x mosquitto':>14}{'ms':>14}")
     counted = f"{'published':>10}{'delivered':>10}{'broker':>9}{'publisher':>10}{'readers':>9}{'all':>10}"
@@ -132,12 +132,12 @@ def show(stage: Stage, found: dict[str, Figures]) -> None:
         print(f"  {name:28}{each.publications_s:10,.0f}{each.deliveries_s:10,.0f}{parts}{times:14}{took}", flush=True)
 
 
-def ratios(figures: Figures, found: dict[str, Figures]) -> list[float]:
+def ratios(figures: CarriedFigures, found: dict[str, CarriedFigures]) -> list[float]:
     """The cost of a delivery, in deliveries of mosquitto's: with our members, and with its own."""
     return [figures.whole_us / found[name].whole_us for name in (PLAIN, IN_C) if name in found]
 
 
-def as_json(found: dict[str, Figures]) -> dict[str, Any]:
+def as_json(found: dict[str, CarriedFigures]) -> dict[str, Any]:
     return {name: {**each._asdict(), "times_mosquitto": ratios(each, found)} for name, each in found.items()}
 
 
@@ -147,7 +147,7 @@ def place() -> Iterator[Path]:
         yield Path(directory)
 
 
-def spent(pid: int) -> float:
+def processor_seconds_of(pid: int) -> float:
     """Processor seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -163,9 +163,9 @@ QUICK = [Stage(1_000, 10, 400)]
 PLAIN = "mosquitto, members in Python"
 IN_C = "mosquitto, members in C"
 RELAYS = {
-    "relay, hardened": Kind("hardened", 100_000),
-    "relay, hardened, no batches": Kind("hardened", 0),
-    "relay, paper": Kind("paper", 0),
+    "relay, hardened": RelayKind("hardened", 100_000),
+    "relay, hardened, no batches": RelayKind("hardened", 0),
+    "relay, paper": RelayKind("paper", 0),
 }
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from veilcast.crypto.secret import Secret
 
 
 @dataclass
-class Contender:
+class ShareLibrary:
     """Two jobs to time, and how many keys each handles in a call."""
 
     name: str
@@ -50,9 +50,9 @@ def main() -> None:
     everyone = [*peers, alone, batch, verifiable]
     for _ in range(TURNS):
         for contender in everyone:
-            contender.split_seconds = min(contender.split_seconds, timed(contender.split, contender.keys))
+            contender.split_seconds = min(contender.split_seconds, seconds_per_key(contender.split, contender.keys))
             contender.reconstruct_seconds = min(
-                contender.reconstruct_seconds, timed(contender.reconstruct, contender.keys)
+                contender.reconstruct_seconds, seconds_per_key(contender.reconstruct, contender.keys)
             )
     split_peer = min(peer.split_seconds for peer in peers)
     reconstruct_peer = min(peer.reconstruct_seconds for peer in peers)
@@ -86,7 +86,7 @@ def main() -> None:
     print("hold" if report["targets_hold"] else "MISSED")
 
 
-def timed(job: Callable[[], object], keys: int) -> float:
+def seconds_per_key(job: Callable[[], object], keys: int) -> float:
     """Seconds per key, over calls that take about ten milliseconds together."""
     calls = 0
     start = time.perf_counter()
@@ -109,24 +109,24 @@ def check(right: bool) -> None:
         raise SystemExit("a reconstructed key is not the one that was split")
 
 
-def veilcast_alone(key: bytes) -> Contender:
+def veilcast_alone(key: bytes) -> ShareLibrary:
     secret = Secret(key)
     dealt = shamir.split(secret, K, N, os.urandom)
     check(all(shamir.reconstruct(chosen, K) == secret for chosen in combinations(dealt, K)))
     held = choices(dealt)
-    return Contender(
+    return ShareLibrary(
         "veilcast alone",
         lambda: shamir.split(secret, K, N, os.urandom),
         lambda: shamir.reconstruct(next(held), K),
     )
 
 
-def veilcast_batch() -> Contender:
+def veilcast_batch() -> ShareLibrary:
     keys = np.frombuffer(os.urandom(BATCH * KEY_SIZE), dtype=np.uint8).reshape(BATCH, KEY_SIZE)
     dealt = shamir.split_many(keys, K, N, os.urandom)
     last, indices = dealt[-K:], range(N - K + 1, N + 1)
     check(np.array_equal(shamir.reconstruct_many(indices, last), keys))
-    return Contender(
+    return ShareLibrary(
         f"veilcast batch of {BATCH:,}",
         lambda: shamir.split_many(keys, K, N, os.urandom),
         lambda: shamir.reconstruct_many(indices, last),
@@ -134,19 +134,19 @@ def veilcast_batch() -> Contender:
     )
 
 
-def veilcast_dealing() -> Contender:
+def veilcast_dealing() -> ShareLibrary:
     secret = Scalar.draw(os.urandom)
     dealt = verifiable_sharing.deal_secret(secret, K, N, os.urandom)
     check(verifiable_sharing.reconstruct(dealt.shares[-K:], dealt.commitments) == secret)
     held = choices(dealt.shares)
-    return Contender(
+    return ShareLibrary(
         "veilcast verifiable (dealing)",
         lambda: verifiable_sharing.deal_secret(secret, K, N, os.urandom),
         lambda: verifiable_sharing.reconstruct(next(held), dealt.commitments),
     )
 
 
-def pycryptodome(key: bytes) -> Contender:
+def pycryptodome(key: bytes) -> ShareLibrary:
     """It shares 16 bytes at a time."""
     halves = key[:16], key[16:]
 
@@ -159,10 +159,10 @@ def pycryptodome(key: bytes) -> Contender:
         return b"".join(Shamir.combine(list(half)) for half in zip(*next(held), strict=True))
 
     check(reconstruct() == key)
-    return Contender("pycryptodome (2 x 16 bytes)", split, reconstruct)
+    return ShareLibrary("pycryptodome (2 x 16 bytes)", split, reconstruct)
 
 
-def shamirs_(key: bytes) -> Contender:
+def shamirs_(key: bytes) -> ShareLibrary:
     """It shares integers below a prime; this is the largest below 2^257, so it hardly ever draws twice."""
     number = int.from_bytes(key, "big")
 
@@ -175,10 +175,10 @@ def shamirs_(key: bytes) -> Contender:
         return int(shamirs.interpolate(next(held), modulus=PRIME, threshold=K))
 
     check(reconstruct() == number)
-    return Contender("shamirs", split, reconstruct)
+    return ShareLibrary("shamirs", split, reconstruct)
 
 
-def sslib_(key: bytes) -> Contender:
+def sslib_(key: bytes) -> ShareLibrary:
     def split() -> dict[str, object]:
         return dict(sslib.split_secret(key, K, N))
 
@@ -189,10 +189,10 @@ def sslib_(key: bytes) -> Contender:
         return bytes(sslib.recover_secret({**dealt, "shares": next(held)}))
 
     check(reconstruct() == key)
-    return Contender("sslib", split, reconstruct)
+    return ShareLibrary("sslib", split, reconstruct)
 
 
-def mnemonic_(key: bytes) -> Contender:
+def mnemonic_(key: bytes) -> ShareLibrary:
     """Its sharing without the mnemonics, by its private functions; it also shares a digest."""
 
     def split() -> list[mnemonic.RawShare]:
@@ -204,7 +204,7 @@ def mnemonic_(key: bytes) -> Contender:
         return bytes(mnemonic._recover_secret(K, next(held)))
 
     check(reconstruct() == key)
-    return Contender("shamir-mnemonic (private)", split, reconstruct)
+    return ShareLibrary("shamir-mnemonic (private)", split, reconstruct)
 
 
 K, N = 6, 10

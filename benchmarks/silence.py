@@ -62,7 +62,7 @@ def watch(params: MeshWires, rounds: int) -> dict[str, Any]:
     samples, kinds = PhaseSamples(*map(np.concatenate, columns)), np.concatenate([kind for _, kind in seen])
     told = {}
     for kind in (*PHASE_KINDS, "anything"):
-        verdict = judge_classifier(select_phases(samples, kinds, kind), rounds, fit=boosted)
+        verdict = judge_classifier(select_phases(samples, kinds, kind), rounds, fit=fit_boosted_trees)
         told[kind] = {**verdict._asdict(), "silent": verdict.is_silent}
     return {
         "datagrams": sum(len(each.size) for each in days),
@@ -75,7 +75,9 @@ def watch(params: MeshWires, rounds: int) -> dict[str, Any]:
     }
 
 
-def boosted(features: NDArray[np.float64], happened: NDArray[np.bool_]) -> Callable[[NDArray[np.float64]], Any]:
+def fit_boosted_trees(
+    features: NDArray[np.float64], happened: NDArray[np.bool_]
+) -> Callable[[NDArray[np.float64]], Any]:
     model = HistGradientBoostingClassifier(max_iter=100, learning_rate=0.05, max_leaf_nodes=15, random_state=1)
     with threadpool_limits(1):
         model.fit(features, happened)

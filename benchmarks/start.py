@@ -52,7 +52,7 @@ class Spent(NamedTuple):
     wall_s: float
 
 
-class Contestant(NamedTuple):
+class StartContestant(NamedTuple):
     name: str
     run: Callable[[], Spent]
     ratio_max: float | None = None
@@ -76,7 +76,10 @@ def main() -> None:
                 if number > 0:
                     taken[contestant.name].append(took)
     medians = {
-        name: Spent(statistics.median(each.cpu_s for each in spent), statistics.median(each.wall_s for each in spent))
+        name: Spent(
+            statistics.median(each.cpu_s for each in spent),
+            statistics.median(each.wall_s for each in spent),
+        )
         for name, spent in taken.items()
     }
     if arguments.json:
@@ -85,14 +88,14 @@ def main() -> None:
         show(contestants, medians, rounds)
 
 
-def bare() -> Iterator[Contestant]:
+def bare() -> Iterator[StartContestant]:
     """Commands that need no node."""
-    yield Contestant(BASE, lambda: spent([sys.executable, "-c", "pass"]))
+    yield StartContestant(BASE, lambda: time_process([sys.executable, "-c", "pass"]))
     for line, ratio in (("--version", 5), ("--help", 5), ("pub --help", 5), ("lab --help", 5), ("lab list", 15)):
-        yield Contestant(line, lambda line=line: spent(veilcast(*line.split())), ratio)  # type: ignore[misc]
+        yield StartContestant(line, lambda line=line: time_process(veilcast(*line.split())), ratio)  # type: ignore[misc]
 
 
-def clients(home: Path, parts: contextlib.ExitStack, rounds: int) -> Iterator[Contestant]:
+def clients(home: Path, parts: contextlib.ExitStack, rounds: int) -> Iterator[StartContestant]:
     """Commands that talk to a running node: a relay's, where notifications take some milliseconds."""
     directory = home / "net"
     options = ["--mode", "relay", "--publishers", "1", "--subscribers", "1", "--epoch", "3600", "--dir", str(directory)]
@@ -107,14 +110,14 @@ def clients(home: Path, parts: contextlib.ExitStack, rounds: int) -> Iterator[Co
         call("pub", net.topic, "-m", str(number), "-c", config)
     while json.loads(call("status", "--json", "-c", reading))["inbox"] < 1 + rounds:
         time.sleep(0.05)
-    yield Contestant("pub", lambda: spent(veilcast("pub", net.topic, "-m", "hello", "-c", config)), 8)
-    yield Contestant("status", lambda: spent(veilcast("status", "-c", config)), 8)
-    yield Contestant(
-        "sub --count 1", lambda: spent(veilcast("sub", net.topic, "--keep", "--count", "1", "-c", reading)), 8
+    yield StartContestant("pub", lambda: time_process(veilcast("pub", net.topic, "-m", "hello", "-c", config)), 8)
+    yield StartContestant("status", lambda: time_process(veilcast("status", "-c", config)), 8)
+    yield StartContestant(
+        "sub --count 1", lambda: time_process(veilcast("sub", net.topic, "--keep", "--count", "1", "-c", reading)), 8
     )
 
 
-def nodes(home: Path) -> Iterator[Contestant]:
+def nodes(home: Path) -> Iterator[StartContestant]:
     """`node run` of each mode that this machine has the means for, until it listens."""
     for mode in get_args(Mode):
         if mode == "foil" and not has_mosquitto():
@@ -127,18 +130,18 @@ def nodes(home: Path) -> Iterator[Contestant]:
         secret = Secret(passphrase_file(keyring).read_bytes().strip())
         write_secret(keyring, read_secret(keyring, Keyring, secret), secret, cost=PassphraseCost(), entropy=os.urandom)
         line = veilcast("node", "run", "-c", str(file))
-        yield Contestant(f"node run, {mode}", lambda line=line: until_it_says(line), wall_max_s=1)  # type: ignore[misc]
+        yield StartContestant(f"node run, {mode}", lambda line=line: until_it_says(line), wall_max_s=1)  # type: ignore[misc]
 
 
-def others(home: Path, parts: contextlib.ExitStack) -> Iterator[Contestant]:
-    yield Contestant("import numpy", lambda: spent([sys.executable, "-c", "import numpy"]))
+def others(home: Path, parts: contextlib.ExitStack) -> Iterator[StartContestant]:
+    yield StartContestant("import numpy", lambda: time_process([sys.executable, "-c", "import numpy"]))
     if has_mosquitto() and shutil.which("mosquitto_pub"):
         port = free_port()
         broker = mosquitto.Mosquitto(home / "mosquitto", f"127.0.0.1:{port}")
         broker.start()
         parts.callback(broker.end)
         line = ["mosquitto_pub", "-p", str(port), "-t", "news", "-m", "hello", "-q", "1"]
-        yield Contestant("mosquitto_pub", lambda: spent(line))
+        yield StartContestant("mosquitto_pub", lambda: time_process(line))
     if shutil.which("nats") and shutil.which("nats-server"):
         port = free_port()
         server = parts.enter_context(subprocess.Popen(["nats-server", "-a", "127.0.0.1", "-p", str(port)]))
@@ -146,10 +149,10 @@ def others(home: Path, parts: contextlib.ExitStack) -> Iterator[Contestant]:
         line = ["nats", "-s", f"127.0.0.1:{port}", "pub", "news", "hello"]
         while subprocess.run(line, capture_output=True, check=False).returncode:
             time.sleep(0.05)
-        yield Contestant("nats pub", lambda: spent(line))
+        yield StartContestant("nats pub", lambda: time_process(line))
 
 
-def spent(line: list[str]) -> Spent:
+def time_process(line: list[str]) -> Spent:
     """Time of a process from its start to its end; its exit code must be 0."""
     start = time.perf_counter()
     process = subprocess.Popen(
@@ -211,15 +214,15 @@ def free_port() -> int:
     return port
 
 
-def show(contestants: list[Contestant], medians: dict[str, Spent], rounds: int) -> None:
+def show(contestants: list[StartContestant], medians: dict[str, Spent], rounds: int) -> None:
     base = medians[BASE]
     print(f"{'':18} {'processor':>20} {'wall':>20}   target")
     for name, _, ratio_max, wall_max_s in contestants:
         cpu_s, wall_s = medians[name]
         ratio = cpu_s / base.cpu_s
-        target = "" if ratio_max is None else told(f"{ratio_max:g} times", met=ratio <= ratio_max)
+        target = "" if ratio_max is None else format_target(f"{ratio_max:g} times", met=ratio <= ratio_max)
         if wall_max_s is not None:
-            target = told(f"{wall_max_s:g} s", met=wall_s <= wall_max_s)
+            target = format_target(f"{wall_max_s:g} s", met=wall_s <= wall_max_s)
         cells = f"{1e3 * cpu_s:8.1f} ms {ratio:6.1f} x {1e3 * wall_s:8.1f} ms {wall_s / base.wall_s:6.1f} x"
         print(f"{name:18} {cells}   {target}".rstrip())
     for name in ("mosquitto_pub", "nats pub"):
@@ -228,7 +231,7 @@ def show(contestants: list[Contestant], medians: dict[str, Spent], rounds: int) 
     print(f"medians of {rounds} rounds; load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def told(target: str, *, met: bool) -> str:
+def format_target(target: str, *, met: bool) -> str:
     return f"{target}: {'met' if met else 'MISSED'}"
 
 

@@ -45,7 +45,7 @@ class Load(NamedTuple):
     total: int
 
 
-class Echo:
+class StreamEchoMachine:
     """The least machine that answers."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Echo:
         return None
 
 
-class EchoProtocol(asyncio.Protocol):
+class StreamEchoProtocol(asyncio.Protocol):
     """Sends back whatever comes, in whatever pieces."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -81,7 +81,7 @@ class EchoProtocol(asyncio.Protocol):
 
 @asynccontextmanager
 async def by_driver(host: StreamIdentity) -> AsyncIterator[int]:
-    driver = TlsStreamDriver(Echo(), listen=["127.0.0.1:0"], identity=host, act_on=lambda _: None)
+    driver = TlsStreamDriver(StreamEchoMachine(), listen=["127.0.0.1:0"], identity=host, act_on=lambda _: None)
     driver.open()
     yield int(driver.addresses[0].split(":")[1])
     driver.close()
@@ -90,7 +90,7 @@ async def by_driver(host: StreamIdentity) -> AsyncIterator[int]:
 @asynccontextmanager
 async def by_protocol(host: StreamIdentity) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(EchoProtocol, "127.0.0.1", 0, ssl=server_context(host))
+    server = await loop.create_server(StreamEchoProtocol, "127.0.0.1", 0, ssl=server_context(host))
     yield server.sockets[0].getsockname()[1]
     server.close()
 

@@ -47,14 +47,14 @@ def main() -> None:
         load = measure_load(
             arguments.nodes, row.subscribers, row.routing, row.publications, arguments.seed, arguments.most
         )
-        loads.append(checked(load))
+        loads.append(check_load(load))
         if not arguments.json:
             print(line(load), flush=True)
     if arguments.json:
         print(json.dumps({"depth": DEPTH, "loads": [msgspec.to_builtins(load) for load in loads]}))
 
 
-def checked(load: TreeLoad) -> TreeLoad:
+def check_load(load: TreeLoad) -> TreeLoad:
     if not load.cut and load.delivered != load.publications * load.subscribers:
         raise SystemExit(f"of {load.publications * load.subscribers} deliveries there were {load.delivered}")
     return load

@@ -38,7 +38,7 @@ Bundles = list[tuple[NodeId, bytes]]
 
 
 @dataclass
-class Contender:
+class PrepareContender:
     name: str
     messages: int = 0
     size: int = 0
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=10_000)
     arguments = parser.parse_args()
     n: int = arguments.nodes
-    layers, boxes, places = measured(n)
+    layers, boxes, places = measure_contenders(n)
     times = boxes.core_seconds / layers.core_seconds
     holds = layers.core_seconds < TARGET_SECONDS * max(1.0, n / 10_000)
     if arguments.json:
@@ -68,15 +68,15 @@ def main() -> None:
     print(f"under {TARGET_SECONDS} s for 10,000 nodes: {'yes' if holds else 'no'}")
 
 
-def measured(n: int) -> tuple[Contender, Contender, Contender]:
+def measure_contenders(n: int) -> tuple[PrepareContender, PrepareContender, PrepareContender]:
     secrets = [Secret(os.urandom(32)) for _ in range(n)]
     readers = [Keypair(each) for each in secrets]
     everyone = [Recipient(os.urandom(16), reader.public) for reader in readers]
-    layers, boxes, places = (Contender(name) for name in ("layers", "sealed boxes", "places alone, in arrays"))
+    layers, boxes, places = (PrepareContender(name) for name in ("layers", "sealed boxes", "places alone, in arrays"))
     for _ in range(TURNS):
-        plan, bundles = timed(lambda: prepared(everyone), layers)
-        sealed = timed(lambda: naive(everyone), boxes)
-        timed(lambda: Permutation(Secret(os.urandom(32)), n).places(np.arange(n)), places)
+        plan, bundles = time_job(lambda: prepare_bundles(everyone), layers)
+        sealed = time_job(lambda: naive(everyone), boxes)
+        time_job(lambda: Permutation(Secret(os.urandom(32)), n).places(np.arange(n)), places)
     check_bundles(plan, bundles, dict(zip((each.node for each in everyone), readers, strict=True)))
     check_boxes(sealed, everyone, secrets)
     layers.messages, layers.size = len(bundles), sum(len(block) for _, block in bundles)
@@ -84,7 +84,7 @@ def measured(n: int) -> tuple[Contender, Contender, Contender]:
     return layers, boxes, places
 
 
-def prepared(everyone: Sequence[Recipient]) -> tuple[HardenedLayout, Bundles]:
+def prepare_bundles(everyone: Sequence[Recipient]) -> tuple[HardenedLayout, Bundles]:
     nodes = [each.node for each in everyone]
     plan = HardenedLayout(Secret(os.urandom(32)), nodes, home=nodes[0], guards=nodes[1:4], r=3)
     told = [plan.instruction(number) for number in range(len(nodes))]
@@ -136,7 +136,7 @@ def check_boxes(boxes: Sequence[bytes], everyone: Sequence[Recipient], secrets: 
         assert SealedBox(PrivateKey(secret.reveal())).decrypt(sealed)[16:32] in known
 
 
-def timed(job: Callable[[], T], contender: Contender) -> T:
+def time_job(job: Callable[[], T], contender: PrepareContender) -> T:
     begun, begun_core = time.perf_counter(), time.process_time()
     result = job()
     contender.core_seconds = min(contender.core_seconds, time.process_time() - begun_core)

@@ -31,7 +31,7 @@ from veilcast.net import tor_testnet
 from veilcast.net.tor import Tor
 
 
-class Figures(NamedTuple):
+class TreeFigures(NamedTuple):
     subscriptions_s: float
     """Subscriptions a second, all subscribers at once."""
     stood_s: float
@@ -61,15 +61,15 @@ def main() -> None:
         show(found)
 
 
-def measure(directory: Path, arguments: argparse.Namespace, network: Path | None = None) -> Figures:
+def measure(directory: Path, arguments: argparse.Namespace, network: Path | None = None) -> TreeFigures:
     directory.mkdir(mode=0o700)
     plan = NetworkPlan(nodes=arguments.nodes, mode="tree", subscribers=arguments.readers, tor=network is not None)
 
-    async def run(tors: Sequence[Tor]) -> Figures:
+    async def run(tors: Sequence[Tor]) -> TreeFigures:
         house = LiveTree(directory, plan, tors)
         try:
             async with asyncio.timeout(WITHIN_S):
-                return await lived(house, arguments.notes)
+                return await measure_tree(house, arguments.notes)
         finally:
             await house.end()
 
@@ -79,11 +79,11 @@ def measure(directory: Path, arguments: argparse.Namespace, network: Path | None
         return asyncio.run(run(tors))
 
 
-async def lived(house: LiveTree, notes: int) -> Figures:
+async def measure_tree(house: LiveTree, notes: int) -> TreeFigures:
     await house.start(*house.names())
     await until_listed(house)
     begun, used = time.perf_counter(), time.process_time()
-    stood = await asyncio.gather(*(timed(house.subscribe(reader)) for reader in house.subscribers))
+    stood = await asyncio.gather(*(time_awaited(house.subscribe(reader)) for reader in house.subscribers))
     took = time.perf_counter() - begun
     arrived: dict[str, dict[str, float]] = {reader: {} for reader in house.subscribers}
     following = [asyncio.create_task(follow(house, reader, notes, into)) for reader, into in arrived.items()]
@@ -96,10 +96,10 @@ async def lived(house: LiveTree, notes: int) -> Figures:
     await asyncio.gather(*following)
     assert all(each.keys() == sent.keys() for each in arrived.values())
     delays = [at - sent[note] for each in arrived.values() for note, at in each.items()]
-    return Figures(len(stood) / took, median(stood), median(delays), max(delays), time.process_time() - used)
+    return TreeFigures(len(stood) / took, median(stood), median(delays), max(delays), time.process_time() - used)
 
 
-async def timed(work: Any) -> float:
+async def time_awaited(work: Any) -> float:
     begun = time.perf_counter()
     await work
     return time.perf_counter() - begun
@@ -132,7 +132,7 @@ def private_tor(base: Path) -> Iterator[Path]:
         tor_testnet.stop_network(base / "testnet")
 
 
-def show(found: dict[str, Figures]) -> None:
+def show(found: dict[str, TreeFigures]) -> None:
     rows = {
         "subscriptions a second": ("subscriptions_s", "8.3f"),
         "a subscription stands after, s": ("stood_s", "8.2f"),

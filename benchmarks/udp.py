@@ -25,7 +25,7 @@ from veilcast.net.clock import SystemClock
 from veilcast.net.udp import UdpDriver
 
 
-class Echo:
+class DatagramEchoMachine:
     """The least machine that answers."""
 
     def __init__(self, enough: Callable[[], object], count: int) -> None:
@@ -52,7 +52,7 @@ class Echo:
         return None
 
 
-class EchoProtocol(asyncio.DatagramProtocol):
+class DatagramEchoProtocol(asyncio.DatagramProtocol):
     def __init__(self, enough: Callable[[], object], count: int) -> None:
         self._enough, self._left = enough, count
 
@@ -69,7 +69,7 @@ class EchoProtocol(asyncio.DatagramProtocol):
 def by_driver(start: Callable[[int], None]) -> float:
     async def run() -> float:
         over = asyncio.Event()
-        driver = UdpDriver(Echo(over.set, CELLS), ["127.0.0.1:0"], lambda _: None)
+        driver = UdpDriver(DatagramEchoMachine(over.set, CELLS), ["127.0.0.1:0"], lambda _: None)
         driver.open()
         start(int(driver.addresses[0].split(":")[1]))
         before = time.process_time()
@@ -87,7 +87,7 @@ def by_protocol(start: Callable[[int], None]) -> float:
     async def run() -> float:
         over = asyncio.Event()
         transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-            lambda: EchoProtocol(over.set, CELLS), local_addr=("127.0.0.1", 0)
+            lambda: DatagramEchoProtocol(over.set, CELLS), local_addr=("127.0.0.1", 0)
         )
         start(transport.get_extra_info("sockname")[1])
         before = time.process_time()
@@ -141,7 +141,7 @@ def measure() -> dict[str, float]:
     return best
 
 
-class Metronome(Echo):
+class Metronome(DatagramEchoMachine):
     """Sends a cell at every beat, and answers nobody."""
 
     def __init__(self, start: int) -> None:

@@ -43,7 +43,7 @@ class Order(NamedTuple):
     every_s: float = 0.0
 
 
-class Owner:
+class BrokerMemberOwner:
     def __init__(self, joined: Joined) -> None:
         self.member = joined.member
         self.driver = joined.drive(self.member, self._act_on)
@@ -113,8 +113,8 @@ def hear(line: Connection) -> Any:
     return line.recv()
 
 
-async def publishing(line: Connection, join: Join, labels: list[str]) -> None:
-    me = Owner(join(0))
+async def run_publisher(line: Connection, join: Join, labels: list[str]) -> None:
+    me = BrokerMemberOwner(join(0))
     line.send("ready")
     while order := await asyncio.to_thread(line.recv):
         due = time.perf_counter()
@@ -128,9 +128,9 @@ async def publishing(line: Connection, join: Join, labels: list[str]) -> None:
         line.send(time.perf_counter())
 
 
-async def reading(line: Connection, join: Join, labels: list[str], readers: int, others: list[str]) -> None:
+async def run_readers(line: Connection, join: Join, labels: list[str], readers: int, others: list[str]) -> None:
     """Each of the readers wants all labels; the first of them also what nobody publishes."""
-    us = [Owner(join(1 + number)) for number in range(readers)]
+    us = [BrokerMemberOwner(join(1 + number)) for number in range(readers)]
     for me in us:
         for label in labels:
             me.subscribe(label)

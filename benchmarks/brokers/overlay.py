@@ -46,7 +46,7 @@ from veilcast.net.streams import TlsStreamDriver
 from veilcast.node.broker_overlay import load_broker, read_signed
 
 
-class Kind(NamedTuple):
+class OverlayKind(NamedTuple):
     """`byzantine` is what one replica of each node does wrong."""
 
     profile: Profile
@@ -57,7 +57,7 @@ class Kind(NamedTuple):
 
 
 @contextmanager
-def overlay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
+def overlay(directory: Path, kind: OverlayKind, stage: Stage) -> Iterator[Broker]:
     names = [f"n{number}" for number in range(kind.nodes)]
     lies = () if kind.byzantine is None else (kind.byzantine,)
     plan = OverlayPlan(
@@ -88,7 +88,7 @@ def overlay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
     signed = read_signed(Path(config.overlay), config.operator_key)
     with ExitStack() as parts:
         pids = {
-            f"brokers {worker}": parts.enter_context(_running(directory, worker, net.plan.hosts[worker::_WORKERS]))
+            f"brokers {worker}": parts.enter_context(_start_worker(directory, worker, net.plan.hosts[worker::_WORKERS]))
             for worker in range(_WORKERS)
         }
         ends = (names[0], names[-1])
@@ -96,7 +96,12 @@ def overlay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
 
 
 def _join(
-    keyrings: list[Keyring], kind: Kind, signed: SignedOverlay, operator: bytes, ends: tuple[str, str], number: int
+    keyrings: list[Keyring],
+    kind: OverlayKind,
+    signed: SignedOverlay,
+    operator: bytes,
+    ends: tuple[str, str],
+    number: int,
 ) -> Joined:
     keyring = keyrings[number]
     config = BrokerClientConfig(
@@ -131,7 +136,7 @@ def _keyrings(directory: Path, profile: Profile, stage: Stage) -> list[Keyring]:
 
 
 @contextmanager
-def _running(directory: Path, worker: int, hosts: tuple[str, ...]) -> Iterator[int]:
+def _start_worker(directory: Path, worker: int, hosts: tuple[str, ...]) -> Iterator[int]:
     command = [sys.executable, "-m", "veilcast.cli.local.worker", str(directory), str(worker), "1"]
     command += [f"--only={host}" for host in hosts]
     with subprocess.Popen(command) as process:

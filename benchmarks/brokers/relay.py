@@ -49,7 +49,7 @@ from veilcast.relay.server import LeaseRecord
 from veilcast.wire.geometry import LEASE_NAME
 
 
-class Kind(NamedTuple):
+class RelayKind(NamedTuple):
     """`batch_us` is for how long its proxy collects."""
 
     profile: Profile
@@ -57,7 +57,7 @@ class Kind(NamedTuple):
 
 
 @contextmanager
-def relay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
+def relay(directory: Path, kind: RelayKind, stage: Stage) -> Iterator[Broker]:
     profile = kind.profile
     keyrings, hosts = _keyrings(profile, tuple(stage.labels), stage.readers)
     for name, keyring in hosts.items():
@@ -75,7 +75,7 @@ def relay(directory: Path, kind: Kind, stage: Stage) -> Iterator[Broker]:
     with (directory / "proxy" / "proxy.toml").open("a") as file:
         file.write(format_toml({"relay": {**_OPEN_HANDED, "batch_us": kind.batch_us}}))
     _left_by_others(directory, hosts, profile, stage.others)
-    with _running(directory, "server") as first, _running(directory, "proxy") as second:
+    with _start_host(directory, "server") as first, _start_host(directory, "proxy") as second:
         join = partial(_join, keyrings, profile, public, Address(proxy))
         yield Broker({"server": first, "proxy": second}, join, [])
 
@@ -141,7 +141,7 @@ def _left_by_others(directory: Path, hosts: dict[Post, Keyring], profile: Profil
 
 
 @contextmanager
-def _running(directory: Path, name: str) -> Iterator[int]:
+def _start_host(directory: Path, name: str) -> Iterator[int]:
     command = [sys.executable, "-c", _MAIN, "relay", name, "run", "-c", f"{directory}/{name}/{name}.toml"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -100,7 +100,7 @@ def main() -> None:
     request = msgspec.json.decode(sys.argv[1], type=EngineRequest)
     with _open_engine(request) as attack:
         ready_s = time.time() - request.started
-        passes = [_timed(attack) for _ in range(request.passes)]
+        passes = [_time_pass(attack) for _ in range(request.passes)]
     digests = {digest_guesses(found) for *_, found in passes}
     if len(digests) > 1:
         raise LocalError("two passes gave different guesses")
@@ -123,7 +123,7 @@ def _open_engine(request: EngineRequest) -> Iterator[Callable[[], pa.Table]]:
     yield lambda: reductions.guess_by_peer(peer, request.attack)
 
 
-def _timed(work: Callable[[], pa.Table]) -> tuple[float, float, pa.Table]:
+def _time_pass(work: Callable[[], pa.Table]) -> tuple[float, float, pa.Table]:
     """Wall-clock seconds, processor seconds, and the result."""
     start, start_cpu = time.perf_counter(), processor_seconds(os.getpid())
     found = work()

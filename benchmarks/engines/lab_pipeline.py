@@ -45,7 +45,7 @@ ATTACKS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @contextlib.contextmanager
 def open_spark(cores: int, memory_mb: int | None) -> Iterator[SparkSession]:
-    """A session of the lab on this machine. With a limit, it divides that memory as it divides a machine's."""
+    """A session of the lab on this machine. A limit on memory is divided as the memory of a machine is."""
     from veilcast.lab.spark import session
     from veilcast.lab.spark.resources import Resources
 

@@ -1,4 +1,4 @@
-"""What an engine does for an attack: a few reductions of the observation tables, read from Parquet.
+"""The reductions that an engine makes for an attack, from observation tables in Parquet.
 
 A peer makes each table of `lab_pipeline.REDUCED` that the attack needs; the attackers of the lab do the rest.
 Spark is not among the peers: it runs the lab's own job.

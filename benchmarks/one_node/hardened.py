@@ -98,7 +98,7 @@ def meetings(timed: type[Message]) -> Callable[[Bench], Iterator[Item]]:
 
 def member() -> Bench:
     """A reader in a hardened mesh, with a parent and a branch."""
-    bench = Bench(HARD, _hardened("subscriber", 0))
+    bench = Bench(HARD, _make_keyring("subscriber", 0))
     bench.node.subscribe(Label(TOPIC), bench.now)
     for beat in range(8):
         bench.hear_all()
@@ -118,7 +118,7 @@ def calls(bench: Bench) -> Iterator[Item]:
 
 
 def root_advert(number: int) -> Advert:
-    keys, expires_us = _hardened("forwarder", 2).keys_at(EPOCH), START_US + 2 * HOUR_US + number
+    keys, expires_us = _make_keyring("forwarder", 2).keys_at(EPOCH), START_US + 2 * HOUR_US + number
     return make_root_advert(CALL, keys, HARD.d_max, expires_us, Random(number).randbytes)
 
 
@@ -128,7 +128,7 @@ def fresh_roots(bench: Bench) -> Iterator[Item]:
 
 
 def notes() -> Iterator[Notify]:
-    keys, entropy = _hardened("publisher", 1).keys_at(EPOCH).topic(TOPIC), Random(2).randbytes
+    keys, entropy = _make_keyring("publisher", 1).keys_at(EPOCH).topic(TOPIC), Random(2).randbytes
     for number in range(1, 401):
         yield make_certified_notify(keys, note_content(number), entropy)
 
@@ -149,7 +149,7 @@ def acknowledgements(bench: Bench) -> Iterator[Item]:
         yield "parent", (StemReceipt(cargo_id(cargo), bytes(64)),)
 
 
-def _hardened(role: str, number: int) -> Keyring:
+def _make_keyring(role: str, number: int) -> Keyring:
     return make_hardened_keyring(TOPIC, 0.78, HOUR_US, role, number)
 
 
@@ -168,7 +168,7 @@ HARD = MeshConfig(
     defences=msgspec.structs.replace(ALL_DEFENCES, adverts=_MANY, subscriptions=_MANY, notes=_MANY, stems=_MANY),
 )
 """As the profile has it, but that one neighbour may send as much as it likes."""
-CALL = make_call(_hardened("publisher", 1).keys_at(EPOCH).topic(TOPIC))
+CALL = make_call(_make_keyring("publisher", 1).keys_at(EPOCH).topic(TOPIC))
 ROOT_ADVERT = root_advert(0)
 FURTHER = replace_chain_value(ROOT_ADVERT, hash_chain.advance_chain(ROOT_ADVERT.value, 3))
 
