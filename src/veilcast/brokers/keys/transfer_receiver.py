@@ -22,8 +22,8 @@ A3. All honest holders deal within 3 of one another, the first one at time D. At
     honest publisher sends to all at once. At every later node this is property 6 of the node before it.
 
 S(r) is the start at replica r, and S the first start at an honest one. Each property gives the reason for a constant,
-and what breaks if it is one less. `tests/brokers/test_transfer_timing.py` has the worst schedules, with each of the
-constants that a property needs (`_CALL`, `_ATTEND`, `_FIRST`, `_SETTLE`) one unit off as planted faults.
+and what breaks if it is one less. `tests/brokers/test_transfer_timing.py` has the worst schedules, and one unit less
+than each needs as planted faults.
 
 1.  Property: no honest replica starts before D, whatever Byzantine replicas send.
     Reason: a start needs the headers that f + 1 holders signed when they dealt. One of these holders is honest.
