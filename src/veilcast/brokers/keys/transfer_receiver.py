@@ -34,6 +34,8 @@ than each needs as planted faults.
     dealt share yet keeps the proof until its first one comes. By property 1, an honest holder's comes by S + 1.) If the
     first replica is done by S + 1, all that its roll does not skip have announced, and so have started. By D + 4, f + 1
     honest holders have dealt to every replica.
+    If a replica did not pass on a proof that it was shown, starts would drift by up to 1 more at each node, and the
+    sixth node would reveal the key (`tests/brokers/test_start_proofs.py`).
     `_CALL` = 1: with 2, starts would be 3 apart, and property 4 fails. With 0, every replica would call in every hop.
 
 3.  Property: the full roll of an honest replica lists the dealings of all honest holders.
