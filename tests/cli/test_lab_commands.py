@@ -165,7 +165,7 @@ def test_an_unwritable_result_directory_is_reported_before_spark_starts(
 
 def test_without_the_extra_the_lab_says_what_to_install() -> None:
     blocked = "import sys; sys.modules['pyspark'] = None; from veilcast.cli.main import main; sys.exit(main())"
-    for command in (["doctor"], ["run", "mesh-fig12"]):
+    for command in (["doctor"], ["run", "mesh-fig12"], ["run", "mesh-fig12", "--master", "local[1]"]):
         child = subprocess.run(
             [sys.executable, "-c", blocked, "lab", *command],
             capture_output=True,
@@ -194,7 +194,6 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         result = sweep.SweepResult(manifest, 0, found, tables.from_rows(VerdictRow, [row]))
         monkeypatch.setattr(sweep, "run_sweep", lambda *_, **__: result)
         monkeypatch.setattr(sweep, "check_sweep", lambda *_, **__: None)
-        monkeypatch.setattr("veilcast.lab.spark.session", lambda *_: contextlib.nullcontext())
         monkeypatch.setattr("veilcast.lab.spark.Progress", lambda *_, **__: contextlib.nullcontext(SilentBar()))
 
     return plant
@@ -241,7 +240,6 @@ def test_the_ends_of_each_curve_and_the_curves_without_points_are_printed(
     judged(verdict(), *scores)
     assert main(["lab", "run", "mesh-fig12"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "starting Spark for mesh-fig12"
     assert "  overlay, PF: 10 at mu 0, 20 at mu 1" in out
     judged(verdict())
     assert main(["lab", "run", "mesh-fig12"]) == 0

@@ -65,18 +65,24 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.data import require_files
         from veilcast.lab.experiment import dry_run, plan, sweep
         from veilcast.lab.experiment.user_inputs import check_user_files
-        from veilcast.lab.spark import Progress, SparkOptions, session
+        from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+    say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
+    with lab_extra():
+        later = SparkLater(arguments.master or LOCAL, options, say)
+    on_spark = arguments.master is not None or options != SparkOptions()
     if arguments.seeds is not None:
         check_range("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
     quick = arguments.quick
     require_files({each for _, one, engine in chosen for each in one.data_sources(engine, quick=quick)}, data)
     own = dict.fromkeys(file for _, one, engine in chosen for file in one.user_files(engine, quick=quick))
     notes = check_user_files(own)
-    say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     for note in notes:
         say(note)
     runners, controls = _add_attackers(chosen, arguments.attacker, say)
+    if on_spark:
+        # Java starts while the stored results are checked.
+        later.begin()
     for name, definition, engine in chosen:
         sweep.check_sweep(
             name,
@@ -90,12 +96,14 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         # Tests check that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
         if name not in experiment.packaged_names() and engine != "live":
             dry_run.check_drawn_metrics(name, definition, engine, runners[name], data)
-    say(f"starting Spark for {', '.join(name for name, _, _ in chosen)}")
     results = []
-    with session(arguments.master, options, say) as spark, Progress(spark, say=say) as progress:
+    with later, Progress(None, say=say) as progress:
+        if on_spark:
+            progress.begin(f"starting Spark for {', '.join(name for name, _, _ in chosen)}", 0, len(chosen))
+            progress.watch(later.get())
         for name, definition, engine in chosen:
             result = sweep.run_sweep(
-                spark,
+                later,
                 name,
                 definition,
                 arguments.out,

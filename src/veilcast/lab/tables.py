@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -196,9 +196,17 @@ def write(path: Path, table: pa.Table) -> None:
         raise StorageError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}") from error
 
 
-def read(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None = None) -> pa.Table:
-    """An experiment's part of a table: all files of it, or these files, in the order of their names."""
-    parts = [_read_file(path, row, experiment) for path in _files(root, row, experiment, files)]
+def read(
+    root: Path,
+    row: type[msgspec.Struct],
+    experiment: str,
+    files: Sequence[Path] | None = None,
+    *,
+    cells: Collection[str] | None = None,
+) -> pa.Table:
+    """An experiment's part of a table: all files of it, or these files, in the order of their names; of these cells, or
+    of all."""
+    parts = [_read_file(path, row, experiment, cells) for path in _files(root, row, experiment, files)]
     return pa.concat_tables(parts) if parts else arrow_schema(row).empty_table()
 
 
@@ -245,11 +253,12 @@ def _files(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequen
     return sorted(found)
 
 
-def _read_file(path: Path, row: type[msgspec.Struct], experiment: str) -> pa.Table:
+def _read_file(path: Path, row: type[msgspec.Struct], experiment: str, cells: Collection[str] | None) -> pa.Table:
     check(path, row)
     schema = arrow_schema(row)
     try:
-        table = pq.read_table(path, partitioning=None)
+        chosen = None if cells is None else [("cell", "in", list(cells))]
+        table = pq.read_table(path, partitioning=None, filters=chosen)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, row, error) from error
     for field in arrow_schema(row, stored=True):

@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import tables
-from veilcast.lab.experiment import plan, store, sweep
+from veilcast.lab.experiment import plan, store, sweep, workplace
 from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.experiment.params import Measure, RunFunction
+from veilcast.lab.spark import SparkLater
 from veilcast.lab.tables import MeasureRow, ScoreRow, VerdictRow
 
 pytestmark = pytest.mark.usefixtures("small_buckets")
@@ -34,7 +35,11 @@ def engine(before: Callable[[int], object] = lambda seed: None) -> RunFunction:
 
 
 def do(
-    spark: SparkSession, experiment: Experiment, out: Path, runner: RunFunction | None = None, **options: Any
+    spark: SparkSession | SparkLater | None,
+    experiment: Experiment,
+    out: Path,
+    runner: RunFunction | None = None,
+    **options: Any,
 ) -> Any:
     return sweep.run_sweep(spark, "two", experiment, out, engine="kernel", runner=runner or engine(), **options)
 
@@ -109,6 +114,66 @@ def test_into_which_jobs_portions_go_shows_nowhere(
     do(spark, two_cells, tmp_path / "apart", seeds=6)
     assert jobs == [1, 2, 1, 1, 1]
     assert tables_in(tmp_path / "together") == tables_in(tmp_path / "apart")
+
+
+def test_work_in_this_process_gives_the_same_bytes_without_java(
+    spark: SparkSession, two_cells: Experiment, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkLater, "begin", lambda _: pytest.fail("Java is started"))
+    result = do(SparkLater(), two_cells, tmp_path / "short")
+    assert (result.runs, result.manifest.means.master) == (8, "")
+    assert tables_in(tmp_path / "short") == whole_tables(spark, two_cells, whole)
+
+
+class Ready(SparkLater):
+    """Is ready a while after it began, and gives a session that exists."""
+
+    def __init__(self, spark: SparkSession, after: int) -> None:
+        super().__init__()
+        self.given, self.after, self.began = spark, after, 0
+
+    def begin(self) -> None:
+        self.began += 1
+
+    @property
+    def is_ready(self) -> bool:
+        return self.began > self.after
+
+    def get(self) -> SparkSession:
+        self.session = self.given
+        return self.given
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 5, 7, 8])
+def test_a_sweep_that_moves_to_spark_gives_the_same_bytes(
+    after: int,
+    spark: SparkSession,
+    two_cells: Experiment,
+    tmp_path: Path,
+    whole: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workplace, "HERE_S", 0.0)
+    later = Ready(spark, after)
+    result = do(later, two_cells, tmp_path)
+    assert (later.session is spark) == (after < 7)
+    assert [bool(stored.means.master) for stored in result.manifest.stored] == [after < 3, after < 7]
+    assert tables_in(tmp_path) == whole_tables(spark, two_cells, whole)
+
+
+@pytest.mark.parametrize("rows", [0, 5, 10**9])
+def test_wherever_scores_are_made_they_are_the_same(
+    rows: int,
+    spark: SparkSession,
+    two_cells: Experiment,
+    tmp_path: Path,
+    whole: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweep, "_ROWS_HERE", rows)
+    for place, out in ((spark, tmp_path / "spark"), (None, tmp_path / "here")):
+        do(place, two_cells, out)
+        assert tables_in(out) == whole_tables(spark, two_cells, whole)
 
 
 def test_a_sweep_that_failed_half_way_goes_on_where_it_was(

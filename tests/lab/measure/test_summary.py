@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from veilcast.lab.measure.summary import summarise, widening
+from veilcast.lab import tables
+from veilcast.lab.measure.summary import summarise, summarise_table, widening
+from veilcast.lab.tables import MeasureRow
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40), st.randoms())
@@ -46,3 +48,28 @@ def test_widened_intervals_hold_together() -> None:
 
 def test_one_run_tells_nothing_of_the_spread() -> None:
     assert summarise([3.0]) == (3.0, inf, -inf, inf, 1)
+
+
+MEASURES = st.builds(
+    MeasureRow,
+    st.just("e"),
+    st.sampled_from(["a", "b"]),
+    st.integers(0, 9),
+    st.sampled_from(["", "leaf"]),
+    st.just("auc"),
+    st.sampled_from([0.0, 1.0]),
+    st.floats(-1e300, 1e300),
+)
+
+
+@given(st.lists(MEASURES, max_size=60))
+def test_a_table_has_the_summary_of_each_of_its_scores(rows: list[MeasureRow]) -> None:
+    values: dict[tuple[object, ...], list[float]] = {}
+    for row in rows:
+        values.setdefault((row.experiment, row.cell, row.attack, row.metric, row.step), []).append(row.value)
+    try:
+        wanted = [(*key, *summarise(values[key])) for key in sorted(values)]
+    except OverflowError:
+        return
+    found = summarise_table(tables.from_rows(MeasureRow, rows)).to_pylist()
+    assert [tuple(row.values()) for row in found] == wanted

@@ -14,7 +14,7 @@ def add_lab(commands: Any) -> None:
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 
     doctor = verbs.add_parser("doctor", help="test what the lab would run on: Java, Spark, the master")
-    _add_master(doctor)
+    _add_master(doctor, "local[*]", "local[*]")
     runs(doctor, Later("lab", "doctor"))
 
     listed = verbs.add_parser("list", help="list the experiments; for named ones, what they claim and need")
@@ -69,18 +69,18 @@ def add_lab(commands: Any) -> None:
     runs(bench, Later("lab", "bench"))
 
 
-def _add_master(verb: argparse.ArgumentParser) -> None:
+def _add_master(verb: argparse.ArgumentParser, default: str | None, told: str) -> None:
     verb.add_argument(
         "--master",
-        default="local[*]",
+        default=default,
         metavar="URL",
-        help="the Spark master: local[N], spark://HOST:PORT, yarn or k8s://... (local[*])",
+        help=f"the Spark master: local[N], spark://HOST:PORT, yarn or k8s://... ({told})",
     )
 
 
 def add_spark_options(verb: argparse.ArgumentParser) -> None:
     """The options of every command that works on Spark."""
-    _add_master(verb)
+    _add_master(verb, None, "short work in one process, other work on local[*]")
     verb.add_argument(
         "--conf",
         action="append",

@@ -11,10 +11,9 @@ import platform
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError, TamperedError
@@ -24,9 +23,13 @@ from veilcast.lab.experiment.kinds import add_kinds
 from veilcast.lab.experiment.plan import SeedPortion
 from veilcast.lab.spark.code_archive import code_fingerprint, package_root
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The Spark master, its cores, and the versions of libraries."""
+    """The Spark master, its cores, and the versions of libraries. The master is empty for runs in the sweep's own
+    process."""
 
     master: str
     cores: int
@@ -76,8 +79,10 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def load_definition(self) -> Experiment:
         return msgspec.convert(add_kinds(self.definition), Experiment)
 
-    def with_session(self, spark: SparkSession) -> SweepManifest:
-        """The same manifest with the environment of this session."""
+    def with_session(self, spark: SparkSession | None) -> SweepManifest:
+        """The same manifest with the environment of this session, or of this process."""
+        if spark is None:
+            return msgspec.structs.replace(self, means=Environment("", 1, self.means.versions))
         context = spark.sparkContext
         java = context._jvm.java.lang.System.getProperty("java.version") if context._jvm is not None else ""
         versions = self.means.versions | {"java": str(java)}

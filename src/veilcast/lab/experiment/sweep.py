@@ -1,9 +1,8 @@
-"""Runs the sweep of an experiment on Spark, job by job, to measures, scores and verdicts.
+"""Runs the sweep of an experiment, job by job, to measures, scores and verdicts.
 
-Measures come to this process one job at a time, in the order of their runs, and this process writes them, portion by
-portion. So executors need no disk in common with it, files are few, and the same rows give the same bytes on any
-master. The memory of this process is bounded by a job. Spark also computes the scores: from the files if the executors
-see them.
+Runs are made in this process or on Spark (`workplace`). Measures come to this process one job at a time, in the order
+of their runs, and this process writes them, portion by portion. So executors need no disk in common with it, files are
+few, and the same rows give the same bytes on any master. The memory of this process is bounded by a job.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from veilcast.errors import StorageError
 from veilcast.lab import tables
@@ -26,10 +25,15 @@ from veilcast.lab.experiment.manifest import SweepManifest, describe_sweep
 from veilcast.lab.experiment.params import RunFunction
 from veilcast.lab.experiment.plan import RunPace, SeedPortion, SweepJob
 from veilcast.lab.experiment.task import DURATION_COLUMN, RunTask
+from veilcast.lab.experiment.workplace import Workplace
 from veilcast.lab.measure import summary
-from veilcast.lab.spark import SPARK_ERRORS, Progress, translate_error
 from veilcast.lab.spark.code_archive import code_fingerprint
 from veilcast.lab.tables import MeasureRow, RunRow, ScoreRow, VerdictRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from veilcast.lab.spark import Progress, SparkLater
 
 
 class SweepResult(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class SweepResult(msgspec.Struct, frozen=True):
 
 
 def run_sweep(
-    spark: SparkSession,
+    spark: SparkSession | SparkLater | None,
     name: str,
     experiment: Experiment,
     out: Path,
@@ -57,44 +61,48 @@ def run_sweep(
     progress: Progress | None = None,
     command: str = "",
 ) -> SweepResult:
-    """Make the missing runs of the experiment's first `seeds` seeds in `out`. Stored seeds beyond those stay."""
+    """Make the missing runs of the experiment's first `seeds` seeds in `out`. Stored seeds beyond those stay.
+
+    Runs are made on the session; in this process, with None; or, with `SparkLater`, where it is quicker.
+    """
     experiment.check_requirements(name, engine, data)
     cells = tuple(experiment.make_cells(quick=quick, engine=engine))
     wanted = seeds or experiment.default_seeds(engine, quick=quick)
     now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command=command)
+    place = Workplace(spark, progress)
     done = 0
-    try:
-        with store.open_store(out, name) as stored:
-            manifest = stored.begin(now.with_session(spark), fresh=fresh)
-            portions = plan.missing_portions(wanted, manifest.portions())
-            total, pace = len(portions), None
-            while portions:
-                started = time.perf_counter()
-                job = plan.next_job(portions, len(cells), spark.sparkContext.defaultParallelism, pace)
-                if progress is not None:
-                    label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
-                    progress.begin(label, total - len(portions), total)
-                measures, pace = _measure(spark, cells, job, runner, manifest.data)
-                # Executors import the source that exists when they start, and an executor can start late.
-                if code_fingerprint() != manifest.fingerprint:
-                    raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
-                took = time.perf_counter() - started
-                for portion in job.portions:
-                    runs = _runs(name, cells, portion, manifest.commit)
-                    share = took * portion.seeds / len(job.seeds)
-                    manifest = stored.add(manifest, portion, runs, _of(portion, measures), share)
-                    done += len(runs)
-                portions = portions[len(job.portions) :]
+    with store.open_store(out, name) as stored:
+        manifest = stored.begin(now.with_session(place.session), fresh=fresh)
+        portions = plan.missing_portions(wanted, manifest.portions())
+        total, pace = len(portions), None
+        while portions:
             started = time.perf_counter()
+            job = plan.next_job(portions, len(cells), place.cores, pace)
             if progress is not None:
-                progress.begin(f"{name}, scores", total, total)
-            scores = _scores(spark, name, cells, out, stored.files(manifest))
-            # A quick run is smaller than the published one, and is not judged.
-            judged = [] if quick else curves.judge_published(name, experiment, curves.ScoreTable(scores.to_pylist()))
-            verdicts = tables.from_rows(VerdictRow, judged)
-            manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
-    except SPARK_ERRORS as error:
-        raise translate_error(error) from error
+                label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
+                progress.begin(label, total - len(portions), total)
+            before = place.session
+            measures, pace = _measure(place, cells, job, runner, manifest.data)
+            if place.session is not before:
+                manifest = manifest.with_session(place.session)
+            # Executors import the source that exists when they start, and an executor can start late.
+            if code_fingerprint() != manifest.fingerprint:
+                raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
+            took = time.perf_counter() - started
+            for portion in job.portions:
+                runs = _runs(name, cells, portion, manifest.commit)
+                share = took * portion.seeds / len(job.seeds)
+                manifest = stored.add(manifest, portion, runs, _of(portion, measures), share)
+                done += len(runs)
+            portions = portions[len(job.portions) :]
+        started = time.perf_counter()
+        if progress is not None:
+            progress.begin(f"{name}, scores", total, total)
+        scores = _scores(place, name, cells, out, stored.files(manifest), sum(one.rows for one in manifest.stored))
+        # A quick run is smaller than the published one, and is not judged.
+        judged = [] if quick else curves.judge_published(name, experiment, curves.ScoreTable(scores.to_pylist()))
+        verdicts = tables.from_rows(VerdictRow, judged)
+        manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
     return SweepResult(manifest, done, scores, verdicts)
 
 
@@ -108,13 +116,11 @@ def check_sweep(
 
 
 def _measure(
-    spark: SparkSession, cells: Sequence[ExperimentCell], job: SweepJob, runner: RunFunction, data: str | None
+    place: Workplace, cells: Sequence[ExperimentCell], job: SweepJob, runner: RunFunction, data: str | None
 ) -> tuple[pa.Table, RunPace]:
     """The rows of a job, and the pace of its runs."""
     named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
-    numbers = spark.range(0, len(cells) * len(job.seeds), 1, job.tasks)
-    schema = tables.spark_schema(MeasureRow, stored=True).add(DURATION_COLUMN, "double", nullable=False)
-    rows = numbers.mapInArrow(RunTask(named, job.seeds, runner, data), schema).toArrow()
+    rows = place.make_runs(RunTask(named, job.seeds, runner, data), len(cells) * len(job.seeds), job.tasks)
     # The shortest of each cell: the first run in a worker also imports and compiles.
     shortest = rows.group_by("cell").aggregate([(DURATION_COLUMN, "min")])[f"{DURATION_COLUMN}_min"]
     pace = RunPace(pc.mean(shortest).as_py(), len(rows) / (len(cells) * len(job.seeds)))
@@ -138,13 +144,33 @@ def _runs(name: str, cells: Sequence[ExperimentCell], portion: SeedPortion, comm
 
 
 def _scores(
-    spark: SparkSession, name: str, cells: Sequence[ExperimentCell], out: Path, files: Sequence[Path]
+    place: Workplace, name: str, cells: Sequence[ExperimentCell], out: Path, files: Sequence[Path], rows: int
 ) -> pa.Table:
-    if (spark.sparkContext.master or "").startswith("local"):
-        measures = tables.frame(spark, out, MeasureRow, name, files)
+    """From the files. Few measures are summarised here; many by Spark if executors see the files, and else here, some
+    cells at a time."""
+    if rows > _ROWS_HERE and place.session is not None and place.sees_files:
+        found = _summarise_on_spark(place.session, name, out, files)
     else:
-        measures = spark.createDataFrame(tables.read(out, MeasureRow, name, files))
-    rows = summary.summarise_frame(measures).toArrow().to_pylist()
+        found = []
+        at_once = max(1, len(cells) * _ROWS_HERE // max(rows, 1))
+        for first in range(0, len(cells), at_once):
+            chosen = None if at_once >= len(cells) else [cell.name for cell in cells[first : first + at_once]]
+            measures = tables.read(out, MeasureRow, name, files, cells=chosen)
+            found += summary.summarise_table(measures).to_pylist()
     order = {cell.name: number for number, cell in enumerate(cells)}
-    rows.sort(key=lambda row: (order[row["cell"]], row["attack"], row["metric"], row["step"]))
-    return tables.from_rows(ScoreRow, (ScoreRow(series=cells[order[row["cell"]]].series, **row) for row in rows))
+    found.sort(key=lambda row: (order[row["cell"]], row["attack"], row["metric"], row["step"]))
+    return tables.from_rows(ScoreRow, (ScoreRow(series=cells[order[row["cell"]]].series, **row) for row in found))
+
+
+def _summarise_on_spark(spark: SparkSession, name: str, out: Path, files: Sequence[Path]) -> list[dict[str, Any]]:
+    from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
+
+    try:
+        scores = summary.summarise_frame(tables.frame(spark, out, MeasureRow, name, files)).toArrow()
+    except SPARK_ERRORS as error:
+        raise translate_error(error) from error
+    return list(scores.to_pylist())
+
+
+_ROWS_HERE: Final = 3_000_000
+"""Most measures that this process holds at once."""

@@ -10,22 +10,24 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Progress:
     """A context manager; `begin` names the next part."""
 
     def __init__(
-        self, spark: SparkSession, console: Console | None = None, say: Callable[[str], object] = lambda _: None
+        self, spark: SparkSession | None, console: Console | None = None, say: Callable[[str], object] = lambda _: None
     ) -> None:
         """`say` gets the lines for a reader without a terminal."""
-        self._tracker = spark.sparkContext.statusTracker()
+        self._tracker: Any = spark.sparkContext.statusTracker() if spark is not None else None
         self._console, self._say = console or Console(file=sys.stderr), say
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stages]}"))
         self._bars = Bars(*columns, TimeElapsedColumn(), console=self._console, transient=True)
@@ -38,6 +40,14 @@ class Progress:
         self._bars.update(self._bar, description=label, completed=done, total=total, stages="")
         if not self._console.is_terminal:
             self._say(f"{label}: {done} of {total} parts done")
+
+    def show(self, text: str) -> None:
+        """Show how far the current part is."""
+        self._bars.update(self._bar, stages=text)
+
+    def watch(self, spark: SparkSession) -> None:
+        """Show the stages of this session from now on."""
+        self._tracker = spark.sparkContext.statusTracker()
 
     def say(self, say: Callable[[str], object], lines: Iterable[str]) -> None:
         """Print lines that stay, above the bar."""
@@ -64,6 +74,8 @@ class Progress:
     def _watch(self) -> None:
         try:
             while not self._left.wait(_POLL_S):
+                if self._tracker is None:
+                    continue
                 self._bars.update(self._bar, stages=self.stages())
         except Exception:  # noqa: S110
             pass  # The session is gone, and the main thread gets the error.

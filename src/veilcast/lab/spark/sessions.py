@@ -68,6 +68,16 @@ def session(
                 context.stop()
 
 
+def start_java_machine(url: str, options: SparkOptions) -> None:
+    """Start the Java machine of the next session, unless there is one. Any thread may do that."""
+    master = Master.parse(url)
+    address = master.local_address()
+    with _scratch("veilcast-spark-") as scratch, _environment(master, address):
+        settings = choose_settings(master, address, Resources.of_machine(), scratch, options).given
+        if SparkContext._gateway is None:
+            _start_java(SparkConf(loadDefaults=False).setAll(list(settings.items())))
+
+
 @contextlib.contextmanager
 def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
     """Ctrl-C cancels the jobs and raises `KeyboardInterrupt`, even if a waiting call raises another error because of
@@ -175,25 +185,34 @@ def _kill_java() -> None:
 
 @contextlib.contextmanager
 def _environment(master: Master, address: str | None) -> Iterator[None]:
-    """The environment that Spark reads while it starts."""
-    before = dict(os.environ)
-    os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-    os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
-    os.environ.pop("SPARK_REMOTE", None)
+    """The environment that Spark reads while it starts. Other threads keep all variables that are not Spark's."""
+    changed: dict[str, str | None] = {
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "PYSPARK_SUBMIT_ARGS": None,
+        "SPARK_REMOTE": None,
+    }
     if address is not None:
         # Spark's page listens there alone.
-        os.environ["SPARK_LOCAL_IP"] = address
+        changed["SPARK_LOCAL_IP"] = address
     if master.is_local:
         # Its `spark-defaults.conf` is among the settings; a script in it could undo what keeps others out.
-        os.environ.pop("SPARK_CONF_DIR", None)
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    else:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        changed["SPARK_CONF_DIR"] = None
+    if master.is_local or "PYSPARK_PYTHON" not in os.environ:
+        changed["PYSPARK_PYTHON"] = sys.executable
+    before = {name: os.environ.get(name) for name in (*changed, "JAVA_HOME", "SPARK_CONF_DIR")}
+    _set_variables(changed)
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        _set_variables(before)
+
+
+def _set_variables(values: dict[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _ship(context: SparkContext, scratch: Path) -> None:
