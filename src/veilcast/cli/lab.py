@@ -10,6 +10,7 @@ import argparse
 import fnmatch
 import math
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -65,7 +66,13 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.data import require_files
         from veilcast.lab.experiment import dry_run, plan, sweep
         from veilcast.lab.experiment.user_inputs import check_user_files
+        from veilcast.lab.runs.table import check_kept_tables
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
+    _check_directory(arguments.out)
+    keep = [name for name in arguments.keep.split(",") if name]
+    for _, definition, engine in chosen:
+        cells = definition.make_cells(quick=arguments.quick, engine=engine)
+        check_kept_tables(keep, sorted({cell.params.kind() for cell in cells}), engine)
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     with lab_extra():
@@ -92,6 +99,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             quick=arguments.quick,
             data=data,
             fresh=arguments.fresh,
+            keep=keep,
         )
         # Tests check that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
         if name not in experiment.packaged_names() and engine != "live":
@@ -115,6 +123,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
                 fresh=arguments.fresh,
                 progress=progress,
                 command=shlex.join(["veilcast", *sys.argv[1:]]),
+                keep=keep,
             )
             results.append(result)
             if not arguments.json:
@@ -200,6 +209,15 @@ def format_table(found: list[Row]) -> list[str]:
 
 def format_sheets(found: list[Row]) -> list[str]:
     return [line for row in found for line in (*_sheet(row), "")][:-1]
+
+
+def _check_directory(out: Path) -> None:
+    """Refuse a location of another file system, which would become a directory of this name."""
+    if found := re.match(r"([A-Za-z][A-Za-z0-9+.\-]+):/", str(out)):
+        raise ConfigError(
+            f"--out {out}: results are written to directories of this machine, not to {found[1]}; "
+            "choose a directory, and copy it when the sweep is complete"
+        )
 
 
 def _on_trace(

@@ -53,6 +53,12 @@ def add_lab(commands: Any) -> None:
         help="numeric models, the real machines, or the machines on real sockets (the first that an experiment has)",
     )
     run.add_argument("--quick", action="store_true", help="run the smallest version of each experiment, to try it out")
+    run.add_argument(
+        "--keep",
+        default="",
+        metavar="TABLES",
+        help="also keep what the adversaries saw: cells,truth,... (what a kind can keep is told if it cannot)",
+    )
     run.add_argument("--fresh", action="store_true", help="discard existing results of these experiments")
     runs(run, Later("lab", "run"))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -19,6 +20,7 @@ from veilcast.decoding import JsonDecoder
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import data, trace_file
 from veilcast.lab.experiment.definition import Experiment
+from veilcast.lab.experiment.kept_tables import KeptFile
 from veilcast.lab.experiment.kinds import add_kinds
 from veilcast.lab.experiment.plan import SeedPortion
 from veilcast.lab.spark.code_archive import code_fingerprint, package_root
@@ -46,6 +48,8 @@ class StoredPortion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Digests of the portion's files, by table."""
     means: Environment
     wall_s: float
+    kept: tuple[KeptFile, ...] = ()
+    """Files of kept observation tables."""
 
 
 class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +76,8 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Number of seeds that the scores are computed from."""
     wall_s: float = 0.0
     stored: tuple[StoredPortion, ...] = ()
+    keep: tuple[str, ...] = ()
+    """Names of the observation tables that are kept of every run."""
 
     def portions(self) -> list[SeedPortion]:
         return [stored.portion for stored in self.stored]
@@ -92,7 +98,14 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def describe_sweep(
-    name: str, experiment: Experiment, *, engine: str, quick: bool, folder: Path | None, command: str
+    name: str,
+    experiment: Experiment,
+    *,
+    engine: str,
+    quick: bool,
+    folder: Path | None,
+    command: str,
+    keep: Collection[str] = (),
 ) -> SweepManifest:
     """The manifest of a new sweep, with nothing stored yet."""
     # A sweep that reads no data is the same with any data folder.
@@ -111,6 +124,7 @@ def describe_sweep(
         changed=changed,
         means=Environment("", 0, {"python": platform.python_version(), **{one: version(one) for one in _LIBRARIES}}),
         command=command,
+        keep=tuple(sorted(set(keep))),
     )
 
 
@@ -144,6 +158,8 @@ def find_difference(before: SweepManifest, now: SweepManifest) -> str:
             return f"from another {file}"
     if _cells(before) != _cells(now):
         return "with other parameters"
+    if missing := sorted(set(now.keep) - set(before.keep)):
+        return f"without --keep {','.join(missing)}"
     return ""
 
 

@@ -70,9 +70,14 @@ class SweepJob(NamedTuple):
         return tuple(seed for portion in self.portions for seed in range(portion.first, portion.last + 1))
 
 
-def next_job(waiting: Sequence[SeedPortion], cells: int, cores: int, pace: RunPace | None) -> SweepJob:
-    """The next job. At least one portion must be waiting."""
+def next_job(
+    waiting: Sequence[SeedPortion], cells: int, cores: int, pace: RunPace | None, *, keeps: bool = False
+) -> SweepJob:
+    """The next job. At least one portion must be waiting. If tables are kept, files are those of a portion and a cell,
+    so a job is a portion, and a task a cell."""
     taken, runs = 1, waiting[0].seeds * cells
+    if keeps:
+        return SweepJob((waiting[0],), cells)
     if pace is not None:
         most = min(_JOB_S * cores / pace.seconds, _JOB_ROWS / pace.rows)
         while taken < len(waiting) and runs + waiting[taken].seeds * cells <= most:

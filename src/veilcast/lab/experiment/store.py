@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ from veilcast.authority.secret_file import replace_file
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment import manifest as manifests
+from veilcast.lab.experiment.kept_tables import KeptFile, check_kept_files
 from veilcast.lab.experiment.manifest import StoredPortion, SweepManifest
 from veilcast.lab.experiment.plan import SeedPortion
 from veilcast.lab.tables import MeasureRow, RunRow, ScoreRow, VerdictRow
@@ -62,19 +63,30 @@ class ResultStore:
         with _disk_errors(self._root):
             self._remove_unlisted(before)
         # Figures and published numbers may have changed since; the measures remain valid.
-        return self._write(msgspec.structs.replace(now, seeds=before.seeds, wall_s=before.wall_s, stored=before.stored))
+        return self._write(
+            msgspec.structs.replace(
+                now, seeds=before.seeds, wall_s=before.wall_s, stored=before.stored, keep=before.keep
+            )
+        )
 
     def add(
-        self, manifest: SweepManifest, portion: SeedPortion, runs: pa.Table, measures: pa.Table, wall_s: float
+        self,
+        manifest: SweepManifest,
+        portion: SeedPortion,
+        runs: pa.Table,
+        measures: pa.Table,
+        wall_s: float,
+        kept: Sequence[KeptFile] = (),
     ) -> SweepManifest:
-        """Store a portion. When this returns, the portion is durable."""
+        """Store a portion. When this returns, the portion is durable. Its kept tables are written already."""
+        check_kept_files(self._root, kept)
         digests = {}
         for row, table in ((RunRow, runs), (MeasureRow, measures)):
             file = self._file(row, portion)
             tables.write(file, table)
             with _disk_errors(self._root):
                 digests[tables.TABLE_OF[row]] = _digest(file)
-        stored = StoredPortion(portion, len(measures), digests, manifest.means, wall_s)
+        stored = StoredPortion(portion, len(measures), digests, manifest.means, wall_s, tuple(kept))
         return self._write(
             msgspec.structs.replace(
                 manifest,
@@ -112,10 +124,18 @@ class ResultStore:
                 tables.check(file, row)
                 if _digest(file) != stored.sha256.get(tables.TABLE_OF[row]):
                     raise TamperedError(f"{file} is not what was stored there")
+            for kept in stored.kept:
+                # Kept tables can be large: their sizes tell of a cut or a replaced file.
+                file = self._root / kept.path
+                if not file.exists():
+                    raise TamperedError(f"{file} is gone, though the manifest lists it")
+                if file.stat().st_size != kept.bytes:
+                    raise TamperedError(f"{file} is not what was stored there")
 
     def _remove_unlisted(self, manifest: SweepManifest) -> None:
         listed = {self._file(row, portion) for row in (RunRow, MeasureRow) for portion in manifest.portions()}
-        for row in (RunRow, MeasureRow):
+        listed |= {self._root / kept.path for stored in manifest.stored for kept in stored.kept}
+        for row in _PORTIONED:
             for file in tables.place(self._root, row, self._name).rglob("*"):
                 if _OURS.fullmatch(file.name) and file not in listed:
                     file.unlink()
@@ -123,7 +143,7 @@ class ResultStore:
     def _discard(self) -> None:
         # The manifest first: files without a manifest do not count.
         self._path.unlink(missing_ok=True)
-        for row in (ScoreRow, VerdictRow, MeasureRow, RunRow):
+        for row in _STORED:
             place = tables.place(self._root, row, self._name)
             if place.exists():
                 shutil.rmtree(place)
@@ -164,4 +184,11 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
-_OURS: Final = re.compile(r"\.?seeds-\d+-\d+\.parquet(\.\d+\.new)?")
+_OURS: Final = re.compile(r"\.?seeds-\d+-\d+(\.cell-\d+\.[0-9a-f]+)?\.parquet(\.\d+\.new)?")
+_PORTIONED: Final[tuple[type[msgspec.Struct], ...]] = (
+    RunRow,
+    MeasureRow,
+    *(tables.TABLES[name] for name in tables.OBSERVATIONS),
+)
+"""Rows of tables that have files for each portion."""
+_STORED: Final[tuple[type[msgspec.Struct], ...]] = (ScoreRow, VerdictRow, *_PORTIONED)

@@ -8,7 +8,7 @@ few, and the same rows give the same bytes on any master. The memory of this pro
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ from veilcast.lab import tables
 from veilcast.lab.experiment import plan, store
 from veilcast.lab.experiment import verdicts as curves
 from veilcast.lab.experiment.definition import Experiment, ExperimentCell
+from veilcast.lab.experiment.kept_tables import KeptFile, KeptOutput, run_name
 from veilcast.lab.experiment.manifest import SweepManifest, describe_sweep
 from veilcast.lab.experiment.params import RunFunction
 from veilcast.lab.experiment.plan import RunPace, SeedPortion, SweepJob
@@ -60,15 +61,17 @@ def run_sweep(
     fresh: bool = False,
     progress: Progress | None = None,
     command: str = "",
+    keep: Collection[str] = (),
 ) -> SweepResult:
     """Make the missing runs of the experiment's first `seeds` seeds in `out`. Stored seeds beyond those stay.
 
-    Runs are made on the session; in this process, with None; or, with `SparkLater`, where it is quicker.
+    Runs are made on the session; in this process, with None; or, with `SparkLater`, where it is quicker. `keep` names
+    the observation tables to keep; `runner` must give them to its recorder.
     """
     experiment.check_requirements(name, engine, data)
     cells = tuple(experiment.make_cells(quick=quick, engine=engine))
     wanted = seeds or experiment.default_seeds(engine, quick=quick)
-    now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command=command)
+    now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command=command, keep=keep)
     place = Workplace(spark, progress)
     done = 0
     with store.open_store(out, name) as stored:
@@ -77,12 +80,12 @@ def run_sweep(
         total, pace = len(portions), None
         while portions:
             started = time.perf_counter()
-            job = plan.next_job(portions, len(cells), place.cores, pace)
+            job = plan.next_job(portions, len(cells), place.cores, pace, keeps=bool(manifest.keep))
             if progress is not None:
                 label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
                 progress.begin(label, total - len(portions), total)
             before = place.session
-            measures, pace = _measure(place, cells, job, runner, manifest.data)
+            measures, pace, kept = _measure(place, cells, job, runner, manifest, out)
             if place.session is not before:
                 manifest = manifest.with_session(place.session)
             # Executors import the source that exists when they start, and an executor can start late.
@@ -92,7 +95,7 @@ def run_sweep(
             for portion in job.portions:
                 runs = _runs(name, cells, portion, manifest.commit)
                 share = took * portion.seeds / len(job.seeds)
-                manifest = stored.add(manifest, portion, runs, _of(portion, measures), share)
+                manifest = stored.add(manifest, portion, runs, _of(portion, measures), share, kept)
                 done += len(runs)
             portions = portions[len(job.portions) :]
         started = time.perf_counter()
@@ -107,24 +110,40 @@ def run_sweep(
 
 
 def check_sweep(
-    name: str, experiment: Experiment, out: Path, *, engine: str, quick: bool, data: Path | None, fresh: bool
+    name: str,
+    experiment: Experiment,
+    out: Path,
+    *,
+    engine: str,
+    quick: bool,
+    data: Path | None,
+    fresh: bool,
+    keep: Collection[str] = (),
 ) -> None:
     """Raise the error that a sweep in `out` would raise, before anything is started."""
-    now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command="")
+    now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command="", keep=keep)
     with store.open_store(out, name) as stored:
         stored.check(now, fresh=fresh)
 
 
 def _measure(
-    place: Workplace, cells: Sequence[ExperimentCell], job: SweepJob, runner: RunFunction, data: str | None
-) -> tuple[pa.Table, RunPace]:
-    """The rows of a job, and the pace of its runs."""
+    place: Workplace,
+    cells: Sequence[ExperimentCell],
+    job: SweepJob,
+    runner: RunFunction,
+    manifest: SweepManifest,
+    out: Path,
+) -> tuple[pa.Table, RunPace, list[KeptFile]]:
+    """The rows of a job, the pace of its runs, and the files of kept tables."""
+    lineage = {"engine": manifest.engine, "fingerprint": manifest.fingerprint, "commit": manifest.commit}
+    keep = KeptOutput(str(out.resolve()), manifest.experiment, manifest.keep, lineage) if manifest.keep else None
     named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
-    rows = place.make_runs(RunTask(named, job.seeds, runner, data), len(cells) * len(job.seeds), job.tasks)
+    task = RunTask(named, job.seeds, runner, manifest.data, keep)
+    rows, kept = place.make_runs(task, len(cells) * len(job.seeds), job.tasks)
     # The shortest of each cell: the first run in a worker also imports and compiles.
     shortest = rows.group_by("cell").aggregate([(DURATION_COLUMN, "min")])[f"{DURATION_COLUMN}_min"]
     pace = RunPace(pc.mean(shortest).as_py(), len(rows) / (len(cells) * len(job.seeds)))
-    return rows.drop_columns([DURATION_COLUMN]).cast(tables.arrow_schema(MeasureRow, stored=True)), pace
+    return rows.drop_columns([DURATION_COLUMN]).cast(tables.arrow_schema(MeasureRow, stored=True)), pace, kept
 
 
 def _of(portion: SeedPortion, measures: pa.Table) -> pa.Table:
@@ -139,7 +158,7 @@ def _runs(name: str, cells: Sequence[ExperimentCell], portion: SeedPortion, comm
     for cell in cells:
         params = msgspec.json.encode(cell.params).decode()
         for seed in range(portion.first, portion.last + 1):
-            rows.append(RunRow(f"{cell.name} seed={seed}", name, cell.name, params, seed, commit))
+            rows.append(RunRow(run_name(cell.name, seed), name, cell.name, params, seed, commit))
     return tables.from_rows(RunRow, rows)
 
 

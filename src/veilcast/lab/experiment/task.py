@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
 
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import LocalError, TamperedError, VeilcastError
+from veilcast.lab.experiment.kept_tables import KeptOutput, KeptWriter, run_name
 from veilcast.lab.experiment.kinds import AnyParams
-from veilcast.lab.experiment.params import RunFunction
+from veilcast.lab.experiment.params import RecordedRunFunction, RunFunction
 from veilcast.lab.tables import MeasureRow, arrow_schema
 
 _Row: TypeAlias = tuple[Any, ...]
@@ -35,28 +36,41 @@ class RunTask(msgspec.Struct, frozen=True):
     seeds: tuple[int, ...]
     run: RunFunction
     data: str | None
+    keep: KeptOutput | None = None
+    """The observation tables to keep; then `run` takes a recorder, too."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of rows for each batch of numbers: a batch for each run would cost as much again as the runs."""
-        schema = arrow_schema(MeasureRow, stored=True).append(pa.field(DURATION_COLUMN, pa.float64(), nullable=False))
+        schema = task_schema()
         for batch in batches:
             rows: list[_Row] = []
-            for number in batch["id"].to_pylist():
-                at, seed = divmod(number, len(self.seeds))
+            # Runs of one cell are neighbours.
+            for at, numbers in groupby(batch["id"].to_pylist(), lambda number: number // len(self.seeds)):
                 cell, params = self.cells[at]
-                start = time.perf_counter()
-                found = self._rows(cell, params, self.seeds[seed])
-                took = time.perf_counter() - start
-                rows += [(*row, took) for row in found]
+                seeds = [self.seeds[number % len(self.seeds)] for number in numbers]
+                kept = KeptWriter(self.keep, at, cell, params, seeds) if self.keep is not None else None
+                for seed in seeds:
+                    start = time.perf_counter()
+                    found = self._rows(cell, params, seed, kept)
+                    took = time.perf_counter() - start
+                    rows += [(*row, took, "") for row in found]
+                if kept is not None:
+                    listed = msgspec.json.encode(kept.finish()).decode()
+                    rows.append((cell, seeds[-1], "", "", 0.0, 0.0, 0.0, listed))
             columns = zip(*rows, strict=True)
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _rows(self, cell: str, params: bytes, seed: int) -> list[_Row]:
+    def _rows(self, cell: str, params: bytes, seed: int, kept: KeptWriter | None) -> list[_Row]:
         run = f"cell {cell}, seed {seed}"
         try:
             decoded = _PARAMS.decode(params)
-            measures = self.run(decoded, seed, Path(self.data) if self.data is not None else None)
+            data = Path(self.data) if self.data is not None else None
+            if kept is None:
+                measures = self.run(decoded, seed, data)
+            else:
+                recorder = kept.record_run(run_name(cell, seed))
+                measures = cast(RecordedRunFunction, self.run)(decoded, seed, data, recorder)
         except VeilcastError:
             raise
         except Exception as error:
@@ -64,6 +78,12 @@ class RunTask(msgspec.Struct, frozen=True):
         rows = sorted((cell, seed, *msgspec.structs.astuple(measure)) for measure in measures)
         _check(run, rows)
         return rows
+
+
+def task_schema() -> pa.Schema:
+    """The columns that a task returns: those of `measures`, and two that are not stored."""
+    more = [pa.field(DURATION_COLUMN, pa.float64(), nullable=False), pa.field(KEPT_COLUMN, pa.string(), nullable=False)]
+    return pa.schema([*arrow_schema(MeasureRow, stored=True), *more])
 
 
 def _check(run: str, rows: list[_Row]) -> None:
@@ -82,3 +102,5 @@ def _check(run: str, rows: list[_Row]) -> None:
 _PARAMS: Final = JsonDecoder(AnyParams, TamperedError, "the parameters of a run are damaged")
 DURATION_COLUMN: Final = "took"
 """The column with the duration of a run, in seconds."""
+KEPT_COLUMN: Final = "kept"
+"""Empty in a row of `measures`. Other rows are no measures: they list, as JSON, the files that a task has written."""

@@ -12,13 +12,16 @@ runs that are left.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import TamperedError
 from veilcast.lab import tables
-from veilcast.lab.experiment.task import DURATION_COLUMN, RunTask
+from veilcast.lab.experiment.kept_tables import KeptFile
+from veilcast.lab.experiment.task import DURATION_COLUMN, KEPT_COLUMN, RunTask, task_schema
 from veilcast.lab.spark.later import SparkLater
 from veilcast.lab.tables import MeasureRow
 
@@ -47,33 +50,35 @@ class Workplace:
         """Whether executors have this machine's files."""
         return self.session is not None and (self.session.sparkContext.master or "").startswith("local")
 
-    def make_runs(self, task: RunTask, runs: int, tasks: int) -> pa.Table:
-        """The rows of the runs with the numbers below `runs`, in order, with the duration of each run."""
+    def make_runs(self, task: RunTask, runs: int, tasks: int) -> tuple[pa.Table, list[KeptFile]]:
+        """The rows of the runs with the numbers below `runs`, in order, with the duration of each run; and the files
+        of kept tables. If tables are kept, a task makes all runs of one cell, wherever it is."""
+        at_once = len(task.seeds) if task.keep is not None else 1
         parts: list[pa.RecordBatch] = []
         made = 0
         while made < runs and self.session is None:
             start = time.perf_counter()
-            parts += self._make_here(task, made)
-            made += 1
+            parts += task(iter([pa.RecordBatch.from_pydict({"id": range(made, made + at_once)})]))
+            made += at_once
             self._worked_s += time.perf_counter() - start
             if self._progress is not None:
                 self._progress.show(f"run {made:,} of {runs:,}")
             self._move_if_it_pays(runs - made)
-        schema = tables.arrow_schema(MeasureRow, stored=True).append(pa.field(DURATION_COLUMN, pa.float64()))
-        rows = pa.Table.from_batches(parts).cast(schema) if parts else schema.empty_table()
+        rows = pa.Table.from_batches(parts, task_schema())
         if made < runs and self.session is not None:
-            rows = pa.concat_tables([rows, self._make_on_spark(self.session, task, made, runs, tasks).cast(schema)])
-        return rows
-
-    def _make_here(self, task: RunTask, number: int) -> Iterator[pa.RecordBatch]:
-        return task(iter([pa.RecordBatch.from_pydict({"id": [number]})]))
+            tasks = (runs - made) // at_once if task.keep is not None else min(tasks, runs - made)
+            rows = pa.concat_tables([rows, self._make_on_spark(self.session, task, made, runs, tasks)])
+        listed = rows.filter(pc.not_equal(rows[KEPT_COLUMN], ""))[KEPT_COLUMN].to_pylist()
+        kept = [file for text in listed for file in _FILES.decode(text)]
+        return rows.filter(pc.equal(rows[KEPT_COLUMN], "")).drop_columns([KEPT_COLUMN]), kept
 
     def _make_on_spark(self, spark: SparkSession, task: RunTask, first: int, end: int, tasks: int) -> pa.Table:
         from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 
         schema = tables.spark_schema(MeasureRow, stored=True).add(DURATION_COLUMN, "double", nullable=False)
+        schema = schema.add(KEPT_COLUMN, "string", nullable=False)
         try:
-            return spark.range(first, end, 1, min(tasks, end - first)).mapInArrow(task, schema).toArrow()
+            return spark.range(first, end, 1, tasks).mapInArrow(task, schema).toArrow().cast(task_schema())
         except SPARK_ERRORS as error:
             raise translate_error(error) from error
 
@@ -89,3 +94,4 @@ class Workplace:
 
 HERE_S: Final = 4.0
 """Seconds of runs in this process before Java is started."""
+_FILES: Final = JsonDecoder(list[KeptFile], TamperedError, "the files that a task lists are damaged")
