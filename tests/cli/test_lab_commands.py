@@ -22,7 +22,7 @@ from veilcast.cli.main import main
 from veilcast.lab import tables
 from veilcast.lab.experiment import definition as experiment
 from veilcast.lab.experiment import sweep
-from veilcast.lab.experiment.manifest import Environment, SweepManifest, describe_sweep
+from veilcast.lab.experiment.manifest import Environment, SweepManifest, describe_sweep, read_manifest
 from veilcast.lab.tables import VerdictRow
 
 
@@ -253,7 +253,7 @@ from veilcast.cli.main import main
 from veilcast.lab.runs import table; from veilcast.lab.experiment import plan
 from veilcast.lab.experiment.params import Measure
 
-plan.BUCKET = 2
+plan.BUCKET_SEEDS = 2
 wait, *outs = sys.argv[1:]
 
 def engine(params, seed, data):
@@ -262,7 +262,7 @@ def engine(params, seed, data):
         signal.pause()
     return [Measure("", "overlay", 0.0, 100 * params.mu + seed)]
 
-engines.ENGINES = {"kernel": engine}
+table.ENGINES = {"kernel": engine}
 sweep = ["lab", "run", "mesh-fig12", "--seeds", "4", "--master", "local[2]", "--out"]
 sys.exit(max([main([*sweep, out]) for out in outs]))
 """
@@ -297,8 +297,8 @@ def test_a_sweep_that_is_interrupted_or_killed_goes_on_to_the_same_tables(tmp_pa
             sweep.send_signal(ending)
             _, error = sweep.communicate(timeout=HANG_S)
         assert (sweep.returncode, error) == (code, said)
-        manifest = json.loads((tmp_path / "ended/manifests/mesh-fig12.json").read_bytes())
-        assert (manifest["status"], len(manifest["stored"])) == ("running", 1)
+        manifest = read_manifest(tmp_path / "ended/manifests/mesh-fig12.json")
+        assert (manifest.status, len(manifest.stored)) == ("running", 1)
     sweep = start(None, tmp_path / "ended", tmp_path / "whole")
     assert (sweep.communicate(timeout=HANG_S)[1], sweep.returncode) == ("", 0)
     assert tables_in(tmp_path / "ended") == tables_in(tmp_path / "whole") != {}

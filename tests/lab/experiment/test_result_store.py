@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pytest
 
+from veilcast.authority.secret_file import replace_file
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment import store
 from veilcast.lab.experiment.definition import Experiment
-from veilcast.lab.experiment.manifest import Environment, SweepManifest
+from veilcast.lab.experiment.manifest import Environment, SweepManifest, read_manifest
 from veilcast.lab.experiment.plan import SeedPortion
 from veilcast.lab.tables import MeasureRow, RunRow
 
@@ -164,3 +167,70 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot work in"), store.open_store(tmp_path / "file", "two"):
         pass
+
+
+def test_each_portion_is_listed_once_in_a_file_of_its_own(tmp_path: Path, manifest: SweepManifest) -> None:
+    with_one_portion(tmp_path, manifest)
+    entry = tmp_path / "manifests/two/seeds-000000-000019.json"
+    before = (entry.read_bytes(), entry.stat().st_ino)
+    head = store.manifest_path(tmp_path, "two").stat()
+    with store.open_store(tmp_path, "two") as opened:
+        begun = opened.begin(manifest, fresh=False)
+        head = store.manifest_path(tmp_path, "two").stat()
+        opened.add(begun, SeedPortion(20, 39), tables.from_rows(RunRow, []), measures(), 2.0)
+    assert (entry.read_bytes(), entry.stat().st_ino) == before
+    assert store.manifest_path(tmp_path, "two").stat() == head
+    assert read_manifest(store.manifest_path(tmp_path, "two")).wall_s == 3.5
+    entry.write_bytes(b"{}")
+    with pytest.raises(TamperedError, match="is no portion of a manifest of ours"):
+        begin(tmp_path, manifest)
+    assert begin(tmp_path, manifest, fresh=True).stored == ()
+    assert not entry.exists()
+
+
+def test_a_result_from_before_with_all_portions_in_one_file_is_continued(
+    tmp_path: Path, manifest: SweepManifest
+) -> None:
+    with_one_portion(tmp_path, manifest)
+    path = store.manifest_path(tmp_path, "two")
+    stored = read_manifest(path)
+    (tmp_path / "manifests/two/seeds-000000-000019.json").unlink()
+    path.write_bytes(msgspec.json.encode(stored))
+    assert read_manifest(path) == stored
+    assert begin(tmp_path, manifest).stored == stored.stored
+    assert read_manifest(path) == stored
+    assert b'"portion"' not in path.read_bytes()
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_kill_at_any_write_of_a_portion_loses_nothing_stored(
+    at: int, tmp_path: Path, manifest: SweepManifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = with_one_portion(tmp_path, manifest)
+    writes = 0
+
+    class Killed(BaseException):
+        pass
+
+    def counted(write: Any) -> Any:
+        def attempt(*given: Any, **options: Any) -> None:
+            nonlocal writes
+            if writes == at:
+                raise Killed
+            writes += 1
+            write(*given, **options)
+
+        return attempt
+
+    with store.open_store(tmp_path, "two") as opened:
+        begun = opened.begin(manifest, fresh=False)
+        monkeypatch.setattr(tables, "write", counted(tables.write))
+        monkeypatch.setattr("veilcast.lab.experiment.store.replace_file", counted(replace_file))
+        with contextlib.suppress(Killed):
+            opened.add(begun, SeedPortion(20, 39), tables.from_rows(RunRow, []), measures(), 2.0)
+        monkeypatch.undo()
+    again = begin(tmp_path, manifest)
+    assert again.stored[:1] == stored.stored
+    assert len(again.stored) == (2 if at == 3 else 1)
+    listed = 2 * len(again.stored)
+    assert len(list(tmp_path.rglob("seeds-*.parquet"))) == listed

@@ -17,6 +17,7 @@ from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import tables
 from veilcast.lab.experiment import plan, store, sweep, workplace
 from veilcast.lab.experiment.definition import Experiment
+from veilcast.lab.experiment.manifest import read_manifest
 from veilcast.lab.experiment.params import Measure, RunFunction
 from veilcast.lab.spark import SparkLater
 from veilcast.lab.tables import MeasureRow, ScoreRow, VerdictRow
@@ -189,7 +190,7 @@ def test_a_sweep_that_failed_half_way_goes_on_where_it_was(
 
     with pytest.raises(ConfigError, match=r"^the data folder lacks edges\.csv$"):
         do(spark, two_cells, tmp_path, engine(fail_late))
-    assert store.manifest_path(tmp_path, "two").read_bytes().count(b'"portion"') == 1
+    assert len(read_manifest(store.manifest_path(tmp_path, "two")).stored) == 1
     assert do(spark, two_cells, tmp_path, engine(fail_early)).runs == 4
     assert tables_in(tmp_path) == whole_tables(spark, two_cells, whole)
 
@@ -234,7 +235,7 @@ def test_what_was_done_while_the_code_changed_is_not_kept(
     monkeypatch.setattr(sweep, "code_fingerprint", lambda: "another")
     with pytest.raises(StorageError, match="was changed while two was swept"):
         do(spark, two_cells, tmp_path)
-    assert b'"portion"' not in store.manifest_path(tmp_path, "two").read_bytes()
+    assert read_manifest(store.manifest_path(tmp_path, "two")).stored == ()
 
 
 def test_a_data_folder_that_is_not_read_does_not_count(

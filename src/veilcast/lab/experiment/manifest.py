@@ -1,6 +1,10 @@
 """The manifest of a result: how it was made, with which code, parameters, seeds, versions and command, and in what
 time.
 
+The manifest is a file, `manifests/NAME.json`, and beside it a directory with a small file for each stored portion. A
+portion's file is written once and never again, so the cost of a sweep grows with its portions and not with their
+square. `SweepManifest` is both together. Results of earlier versions have their portions in the first file.
+
 A result counts only as far as its manifest lists it. Two results can be combined only if the same code, on the same
 libraries, made them from the same parameters and data by the same engine.
 """
@@ -129,17 +133,38 @@ def describe_sweep(
 
 
 def read_manifest(path: Path) -> SweepManifest:
-    """Raises `StorageError` if the file cannot be read, and `TamperedError` if it is not a manifest of ours."""
+    """Raises `StorageError` if a file cannot be read, and `TamperedError` if it is not of a manifest of ours."""
     try:
         manifest = _DECODER.decode(path.read_bytes(), path)
         manifest.load_definition()
+        entries = sorted(portions_directory(path).glob("seeds-*.json"))
+        added = [_PORTION_DECODER.decode(entry.read_bytes(), entry) for entry in entries]
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.ValidationError, ConfigError) as error:
         raise TamperedError(f"{path} is no manifest of ours: {error}") from error
     if manifest.experiment != path.stem:
         raise TamperedError(f"{path} is the manifest of {manifest.experiment}")
-    return manifest
+    return msgspec.structs.replace(
+        manifest,
+        stored=tuple(sorted([*manifest.stored, *added], key=lambda one: one.portion)),
+        wall_s=manifest.wall_s + sum(one.wall_s for one in added),
+    )
+
+
+def encode_head(manifest: SweepManifest) -> bytes:
+    """The manifest's own file: without its portions, and the time that they took."""
+    spent = manifest.wall_s - sum(one.wall_s for one in manifest.stored)
+    return msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(manifest, stored=(), wall_s=spent)))
+
+
+def portions_directory(path: Path) -> Path:
+    """Where the portions of the manifest at `path` are."""
+    return path.with_suffix("")
+
+
+def portion_entry(path: Path, portion: SeedPortion) -> Path:
+    return portions_directory(path) / Path(portion.file).with_suffix(".json")
 
 
 def find_difference(before: SweepManifest, now: SweepManifest) -> str:
@@ -191,6 +216,7 @@ def _git(*words: str) -> str:
 
 
 _DECODER: Final = JsonDecoder(SweepManifest, TamperedError, "is no manifest of ours")
+_PORTION_DECODER: Final = JsonDecoder(StoredPortion, TamperedError, "is no portion of a manifest of ours")
 _COMPUTING: Final = ("numpy", "numba", "scipy")
 """Libraries whose version can change a number."""
 

@@ -2,7 +2,8 @@
 
 A portion is a range of seeds, with all cells. So every cell has had the same seeds at any time, and an interrupted
 sweep has a result, of fewer seeds. A bucket is a fixed range of seeds and a directory. Portions never cross the edge of
-a bucket: more seeds later add portions and change none.
+a bucket: more seeds later add portions and change none. The first buckets have twenty seeds; later ones grow with the
+seeds before them, so that a million seeds are some hundred files, and a kill loses at most a fifth of what was done.
 
 Spark runs jobs. A job has overhead, and so has each of its tasks, a tenth of a second; a run may take less than one
 thousandth. So once the duration of runs is known, portions of short runs share a job of few tasks. The first job is one
@@ -11,7 +12,7 @@ portion, cut finely. The jobs that portions share do not change a byte of the re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ class SeedPortion(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields
 
     @property
     def bucket(self) -> int:
+        """The number of the directory."""
         return self.first // BUCKET_SEEDS
 
     @property
@@ -36,15 +38,27 @@ class SeedPortion(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields
         return f"seeds-{self.first:06}-{self.last:06}.parquet"
 
 
-def missing_portions(seeds: int, done: Collection[SeedPortion]) -> list[SeedPortion]:
+def bucket_starts(seeds: int, cells: int) -> Iterator[int]:
+    """The first seed of each bucket below `seeds`."""
+    start, size = 0, BUCKET_SEEDS
+    most = max(BUCKET_SEEDS, _PORTION_RUNS // cells)
+    while start < seeds:
+        yield start
+        while 2 * size <= min(start // _SHARE, most):
+            size *= 2
+        start += size
+
+
+def missing_portions(seeds: int, done: Collection[SeedPortion], cells: int) -> list[SeedPortion]:
     """The portions that are missing of the first `seeds` seeds."""
     there = {seed for portion in done for seed in range(portion.first, portion.last + 1)}
+    starts = set(bucket_starts(seeds, cells))
     portions: list[SeedPortion] = []
     for seed in range(seeds):
         if seed in there:
             continue
         before = portions[-1] if portions else None
-        if before is not None and before.last == seed - 1 and seed % BUCKET_SEEDS:
+        if before is not None and before.last == seed - 1 and seed not in starts:
             portions[-1] = SeedPortion(before.first, seed)
         else:
             portions.append(SeedPortion(seed, seed))
@@ -91,7 +105,11 @@ def next_job(
 
 
 BUCKET_SEEDS: Final = 20
-"""Seeds of a bucket. A killed sweep loses at most this number of runs of each cell, or one job of short runs."""
+"""Seeds of the first buckets."""
+_SHARE: Final = 5
+"""A later bucket has at most this part of the seeds before it."""
+_PORTION_RUNS: Final = 100_000
+"""Most runs of a portion of more than twenty seeds: this process holds its rows."""
 
 SEEDS_MAX: Final = 1_000_000
 _TASKS_PER_CORE: Final = 12

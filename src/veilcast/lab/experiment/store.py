@@ -62,6 +62,9 @@ class ResultStore:
             return self._write(now)
         with _disk_errors(self._root):
             self._remove_unlisted(before)
+        for stored in before.stored:
+            # Results from before have all portions in one file.
+            self._list(stored)
         # Figures and published numbers may have changed since; the measures remain valid.
         return self._write(
             msgspec.structs.replace(
@@ -87,12 +90,11 @@ class ResultStore:
             with _disk_errors(self._root):
                 digests[tables.TABLE_OF[row]] = _digest(file)
         stored = StoredPortion(portion, len(measures), digests, manifest.means, wall_s, tuple(kept))
-        return self._write(
-            msgspec.structs.replace(
-                manifest,
-                stored=tuple(sorted([*manifest.stored, stored], key=lambda one: one.portion)),
-                wall_s=manifest.wall_s + wall_s,
-            )
+        self._list(stored)
+        return msgspec.structs.replace(
+            manifest,
+            stored=tuple(sorted([*manifest.stored, stored], key=lambda one: one.portion)),
+            wall_s=manifest.wall_s + wall_s,
         )
 
     def files(self, manifest: SweepManifest) -> list[Path]:
@@ -108,11 +110,19 @@ class ResultStore:
         )
 
     def _write(self, manifest: SweepManifest) -> SweepManifest:
-        data = msgspec.json.format(msgspec.json.encode(manifest))
         with _disk_errors(self._root):
             self._path.parent.mkdir(exist_ok=True)
-        replace_file(self._path, data, mode=0o644)
+        replace_file(self._path, manifests.encode_head(manifest), mode=0o644)
         return manifest
+
+    def _list(self, stored: StoredPortion) -> None:
+        """List a portion in the manifest, once."""
+        entry = manifests.portion_entry(self._path, stored.portion)
+        with _disk_errors(self._root):
+            if entry.exists():
+                return
+            entry.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(entry, msgspec.json.encode(stored), mode=0o644)
 
     def _check_files(self, manifest: SweepManifest) -> None:
         """Check that the listed files are those that were stored: a mean over other rows would be wrong."""
@@ -143,8 +153,8 @@ class ResultStore:
     def _discard(self) -> None:
         # The manifest first: files without a manifest do not count.
         self._path.unlink(missing_ok=True)
-        for row in _STORED:
-            place = tables.place(self._root, row, self._name)
+        places = [tables.place(self._root, row, self._name) for row in _STORED]
+        for place in (manifests.portions_directory(self._path), *places):
             if place.exists():
                 shutil.rmtree(place)
 

@@ -76,7 +76,7 @@ def run_sweep(
     done = 0
     with store.open_store(out, name) as stored:
         manifest = stored.begin(now.with_session(place.session), fresh=fresh)
-        portions = plan.missing_portions(wanted, manifest.portions())
+        portions = plan.missing_portions(wanted, manifest.portions(), len(cells))
         total, pace = len(portions), None
         while portions:
             started = time.perf_counter()
