@@ -9,12 +9,10 @@ import pytest
 from support.foil_generators import rank_of_truth, unevenness
 from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.generators.base import foil_series
-from veilcast.foil.generators.categories import BucketFakes, EntropyFakes, Pmf
-from veilcast.foil.generators.dependent import ConditionalTable, DependentEvents, IndependentEvents, LinearLaw
-from veilcast.foil.generators.movers import GaussianMoves
+from veilcast.foil.generators.categories import EntropyFakes, Pmf
+from veilcast.foil.generators.dependent import ConditionalTable, DependentEvents, LinearLaw
 from veilcast.foil.generators.noise import NoiseFakes
 from veilcast.foil.generators.numeric_domain import NumericDomain
-from veilcast.foil.generators.trajectory import Trajectories
 from veilcast.foil.generators.window import WindowFakes
 
 STREAMS = 6000
@@ -62,27 +60,6 @@ def test_categories_follow_the_table_of_their_primary() -> None:
         assert shares == pytest.approx(table[code], abs=0.02)
 
 
-def test_the_truth_of_all_attributes_is_in_one_slot_and_lineages_keep_theirs() -> None:
-    rng = np.random.default_rng(6)
-    values = 100 + np.cumsum(rng.standard_normal((200, 10, 2)), axis=1)
-    generator = IndependentEvents([Trajectories(3, GaussianMoves(0, 1e-3)), Trajectories(3, GaussianMoves(0, 1e-3))])
-    candidates, position = foil_series(generator, values, rng)
-    assert (position == position[:, :1]).all()
-    fakes = np.arange(4) != position[:, :1]
-    assert np.abs(np.diff(candidates, axis=1)).max(axis=(1, 3))[fakes].max() < 0.1
-
-
-def test_no_slot_of_independent_buckets_reveals_the_truth() -> None:
-    rng = np.random.default_rng(7)
-    pmf = Pmf(np.ones(100))
-    values = pmf.codes_at(rng.random((STREAMS, 1, 2)))
-    candidates, position = foil_series(IndependentEvents([BucketFakes(3, pmf), BucketFakes(3, pmf)]), values, rng)
-    assert unevenness(position, 4) < 4.5
-    for attribute in (0, 1):
-        ranks = candidates[:, 0, :, attribute].astype(np.float64)
-        assert unevenness(rank_of_truth(ranks, position[:, 0], rng), 4) < 4.5
-
-
 def test_dependents_stay_in_their_own_domain() -> None:
     rng = np.random.default_rng(8)
     period = NumericDomain(0, 5, decimals=1)
@@ -97,10 +74,6 @@ def test_events_that_do_not_fit_are_refused() -> None:
     for wrong in (np.zeros((4, 3)), np.zeros(4), np.array([[1.0, np.nan]] * 4)):
         with pytest.raises(LocalError):
             generator.next(generator.begin(4, rng), wrong, rng)
-    with pytest.raises(LocalError):
-        IndependentEvents([NoiseFakes(3, 1)]).next((4,), np.zeros((4, 2)), rng)
-    with pytest.raises(ConfigError):
-        IndependentEvents([NoiseFakes(3, 1), NoiseFakes(2, 1)])
     with pytest.raises(ConfigError):
         LinearLaw(1, 0, -1)
     for primary in (np.ones(5), np.array([1.0, 2.0]), np.array([1.0, 2.0, np.nan])):

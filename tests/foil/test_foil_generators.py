@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.foil_generators import GENERATOR_CASES, GeneratorCase, K, unevenness
 from veilcast.errors import LocalError
-from veilcast.foil.generators.base import FAKES_MAX, check_fakes, fill_gaps, foil_series, place_truth
+from veilcast.foil.generators.base import FAKES_MAX, check_fakes, foil_series, place_truth
 from veilcast.foil.generators.noise import NoiseFakes
 from veilcast.foil.random_source import SecretRandom
 
@@ -137,16 +137,6 @@ def test_an_invalid_place_is_refused() -> None:
     for places in (np.array([0, 4]), np.array([-1, 0]), np.array([0])):
         with pytest.raises(LocalError):
             place_truth(np.zeros((2, 4)), np.zeros(2, dtype=np.int64), places, np.random.default_rng(1))
-
-
-def test_a_gap_repeats_the_last_true_value() -> None:
-    gap = np.nan
-    assert fill_gaps(np.array([[1, gap, gap, 2, gap], [3, 4, 5, gap, 6]])).tolist() == [
-        [1, 1, 1, 2, 2],
-        [3, 4, 5, 5, 6],
-    ]
-    with pytest.raises(LocalError):
-        fill_gaps(np.array([[1, 2], [gap, 2]]))
 
 
 def test_the_number_of_fakes_is_bounded() -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from veilcast.foil.generators.base import Generator
 from veilcast.foil.generators.categories import BucketFakes, CodedNumbers, EntropyFakes, Pmf
-from veilcast.foil.generators.dependent import ConditionalTable, DependentEvents, IndependentEvents, LinearLaw
+from veilcast.foil.generators.dependent import ConditionalTable, DependentEvents, LinearLaw
 from veilcast.foil.generators.moran import MoranTrajectories
 from veilcast.foil.generators.movers import (
     BlockMoves,
@@ -73,9 +73,6 @@ GENERATOR_CASES: dict[str, GeneratorCase] = {
     "fractional buckets": GeneratorCase(BucketFakes(K, ZIPF, "fractional", cache=8, match="any"), codes=True),
     "systematic buckets": GeneratorCase(BucketFakes(K, ZIPF), codes=True),
     "buckets of numbers": GeneratorCase(CodedNumbers(PRICES, BucketFakes(K, Pmf(np.ones(len(PRICES)))))),
-    "independent": GeneratorCase(
-        IndependentEvents([NoiseFakes(K, 0.5), Trajectories(K, GaussianMoves(0, 1))]), attributes=2
-    ),
     "dependent": GeneratorCase(
         DependentEvents(NoiseFakes(K, 0.5), [LinearLaw(2, 1, 0.1), LinearLaw(-1, 0, 0)]), attributes=3
     ),

@@ -44,7 +44,7 @@ def test_the_index_keeps_the_definition(bound: float, case: MatchingCase) -> Non
     )
     index = BloomIndex(geometry, capacity=1000)
     numbers = index.insert_many([covers(interest, case.schema) for interest in case.interests], expiry=1).tolist()
-    found = index.match_batch([queries(publication, case.schema) for publication in case.publications])
+    found = [index.match(queries(publication, case.schema)) for publication in case.publications]
     check_deliveries(
         case, [ExpectedDelivery(numbers.index(number), p) for p, hits in enumerate(found) for number in hits.tolist()]
     )
@@ -234,7 +234,6 @@ def test_an_empty_index_and_an_empty_publication_match_nothing() -> None:
     assert index.insert_many([], expiry=1).tolist() == []
     index.insert([(element(1),)], expiry=1)
     assert index.match([]).tolist() == []
-    assert index.match_batch([]) == []
 
 
 def test_indexes_with_different_keys_place_elements_differently() -> None:

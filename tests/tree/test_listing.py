@@ -70,15 +70,6 @@ def test_a_node_is_listed_once() -> None:
         Listing([NODES[0], msgspec.structs.replace(NODES[0], address="elsewhere")])
 
 
-def test_expired_nodes_are_not_among_the_living() -> None:
-    mixed = [msgspec.structs.replace(node, until_us=NOW + place) for place, node in enumerate(NODES[:8])]
-    listing = Listing(mixed, NOW, NOW + SECOND)
-    assert listing.unexpired(NOW - 1) is listing
-    living = listing.unexpired(NOW + 5)
-    assert sorted(living.until) == [NOW + 6, NOW + 7]
-    assert (living.version, living.until_us) == (NOW, NOW + SECOND)
-
-
 @pytest.mark.parametrize(
     "change",
     [

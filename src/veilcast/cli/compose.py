@@ -27,7 +27,7 @@ from veilcast.node.modes import MachineInputs, Mode, NodeMember, mode_of
 from veilcast.node.store import NodeStore
 
 if TYPE_CHECKING:
-    from veilcast.cli.tap import MachineWrapper
+    from veilcast.cli.tap import WrapMachine
     from veilcast.net.tor import Tor
 
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def compose(
     config: NodeConfig,
     passphrase: Secret,
-    around: MachineWrapper | None = None,
+    around: WrapMachine | None = None,
     anonymous: AbstractContextManager[Tor | None] = NO_TOR,
 ) -> Iterator[NodeSetup]:
     """Yield the node that a configuration describes; its open files are closed afterwards.

@@ -17,7 +17,7 @@ from veilcast.node.config import NodeConfig, load_config
 from veilcast.node.modes import mode_of
 
 if TYPE_CHECKING:
-    from veilcast.cli.tap import MachineWrapper
+    from veilcast.cli.tap import WrapMachine
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
 
 def _tap(
     arguments: argparse.Namespace, config: NodeConfig, context: Context
-) -> AbstractContextManager[MachineWrapper | None]:
+) -> AbstractContextManager[WrapMachine | None]:
     directory = arguments.danger_tap
     if directory is None:
         return nullcontext()

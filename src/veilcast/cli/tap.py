@@ -19,15 +19,16 @@ from typing import Final, Protocol, TypeAlias
 
 from veilcast.cli.files import make_directory
 from veilcast.errors import StorageError
-from veilcast.machine import Address, Event, Frame, Machine
+from veilcast.machine import Address, Frame, Machine
 from veilcast.observe import TABLE_OF, CellRow, TableWriter
+from veilcast.sim.wrappers import MachineWrapper
 
-MachineWrapper: TypeAlias = Callable[[Machine, Address, int], Machine]
+WrapMachine: TypeAlias = Callable[[Machine, Address, int], Machine]
 """Wraps a node's outermost machine; receives the machine, the node's own address and the length of its epochs."""
 
 
 @contextmanager
-def open_tap(directory: Path, run: str) -> Iterator[MachineWrapper]:
+def open_tap(directory: Path, run: str) -> Iterator[WrapMachine]:
     """Open the table, and yield the function that puts a tap around a node's machine. Only the owner can read the
     file."""
     make_directory(directory)
@@ -40,44 +41,25 @@ class CellTable(Protocol):
     def append(self, row: CellRow) -> None: ...
 
 
-class WireTap:
-    """A `Machine` that forwards every call to the inner one and records the frames; `rows_max` bounds the table."""
+class WireTap(MachineWrapper):
+    """Forwards every call to the inner machine and records the frames; `rows_max` bounds the table."""
 
     def __init__(
         self, inner: Machine, table: CellTable, own: Address, *, run: str, epoch_us: int, rows_max: int = 10_000_000
     ) -> None:
-        self._inner, self._table, self._own = inner, table, own
+        super().__init__(inner)
+        self._table, self._own = table, own
         self._run, self._epoch_us, self._rows_left = run, epoch_us, rows_max
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self._write(now, source, self._own, len(data))
         self._inner.receive(data, source, now)
 
-    def handle_timer(self, now: int) -> None:
-        self._inner.handle_timer(now)
-
-    def next_timer(self) -> int | None:
-        return self._inner.next_timer()
-
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         frames = self._inner.frames_to_send(now, limit)
         for frame in frames:
             self._write(now, self._own, frame.destination, len(frame.data))
         return frames
-
-    def next_event(self) -> Event | None:
-        return self._inner.next_event()
-
-    def peer_up(self, peer: Address, now: int) -> None:
-        self._notice("peer_up", peer, now)
-
-    def peer_lost(self, peer: Address, now: int) -> None:
-        self._notice("peer_lost", peer, now)
-
-    def _notice(self, what: str, peer: Address, now: int) -> None:
-        notice = getattr(self._inner, what, None)
-        if notice is not None:
-            notice(peer, now)
 
     def _write(self, now: int, source: Address, destination: Address, size: int) -> None:
         if not self._rows_left:

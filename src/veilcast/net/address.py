@@ -50,11 +50,6 @@ def format_address(address: SocketAddress) -> Address:
     return Address(f"[{host}%{scope}]:{port}" if scope else f"[{host}]:{port}")
 
 
-def canonical_address(text: str) -> Address:
-    """Return the one text of an address that a person may have written in several ways."""
-    return format_address(parse_address(text)[1])
-
-
 def split_pinned(text: str) -> tuple[str, str]:
     """Split a pinned address into the certificate name and the address. The name is empty if any peer of the role may
     answer."""

@@ -14,38 +14,25 @@ the next. The text before an "@" tells the streams apart and is no part of the a
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
-from random import Random
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Unpack
 
 from veilcast.errors import ConfigError
-from veilcast.machine import Address, Event, Machine
+from veilcast.machine import Address, Machine
 from veilcast.net.address import parse_address
-from veilcast.net.clock import SystemClock
 from veilcast.net.stream_limits import StreamLimits
 from veilcast.net.stream_setup import AnonymousPeer, DialTarget, FrameFormat, PeerIdentity, PlainWrapper
-from veilcast.net.streams import BaseStreamDriver
+from veilcast.net.streams import BaseStreamDriver, DriverOptions
 from veilcast.net.tls import TlsWrapper
 
 
 class MqttDriver(BaseStreamDriver):
     """Drives one machine that only dials."""
 
-    def __init__(
-        self,
-        machine: Machine,
-        *,
-        broker: MqttSetup,
-        act_on: Callable[[Event], object],
-        clock: SystemClock | None = None,
-        limits: StreamLimits | None = None,
-        rng: Random | None = None,
-    ) -> None:
-        super().__init__(
-            machine, listen=(), setup=broker, act_on=act_on, clock=clock, limits=limits or MQTT_LIMITS, rng=rng
-        )
+    def __init__(self, machine: Machine, *, broker: MqttSetup, **options: Unpack[DriverOptions]) -> None:
+        options["limits"] = options.get("limits") or MQTT_LIMITS
+        super().__init__(machine, listen=(), setup=broker, **options)
 
 
 class MqttSetup:

@@ -14,15 +14,13 @@ from __future__ import annotations
 import re
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
-from random import Random
-from typing import Final
+from typing import Final, Unpack
 
 from veilcast.errors import ConfigError
-from veilcast.machine import Address, Event, Machine
+from veilcast.machine import Address, Machine
 from veilcast.net.address import SocketAddress, parse_address
-from veilcast.net.clock import SystemClock
 from veilcast.net.close_reasons import CROWDED
 from veilcast.net.inbound import open_listener
 from veilcast.net.records import RECORDS
@@ -30,7 +28,7 @@ from veilcast.net.socks import SocksWrapper
 from veilcast.net.stream import FrameStream
 from veilcast.net.stream_limits import StreamLimits
 from veilcast.net.stream_setup import AnonymousPeer, DialTarget, PeerIdentity, PlainWrapper, StreamWrapper
-from veilcast.net.streams import BaseStreamDriver
+from veilcast.net.streams import BaseStreamDriver, DriverOptions
 
 
 class OnionDriver(BaseStreamDriver):
@@ -42,20 +40,10 @@ class OnionDriver(BaseStreamDriver):
         *,
         listen: Sequence[str | socket.socket],
         reach: TorDialer | DirectDialer,
-        act_on: Callable[[Event], object],
-        clock: SystemClock | None = None,
-        limits: StreamLimits | None = None,
-        rng: Random | None = None,
+        **options: Unpack[DriverOptions],
     ) -> None:
-        super().__init__(
-            machine,
-            listen=listen,
-            setup=_OnionSetup(reach),
-            act_on=act_on,
-            clock=clock,
-            limits=limits or ONION_LIMITS,
-            rng=rng,
-        )
+        options["limits"] = options.get("limits") or ONION_LIMITS
+        super().__init__(machine, listen=listen, setup=_OnionSetup(reach), **options)
         self._quiet: dict[FrameStream, None] = {}
         """Inbound streams, the one with the longest silence first."""
 

@@ -16,7 +16,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from random import Random, SystemRandom
-from typing import NamedTuple
+from typing import NamedTuple, Required, TypedDict, Unpack
 
 from veilcast.errors import RemoteError
 from veilcast.machine import Address, Connect, Disconnect, Event, Frame, Listen, Machine
@@ -44,6 +44,15 @@ class PeerState(NamedTuple):
 
 class RecordCounts(TrafficCounts):
     unit = "records"
+
+
+class DriverOptions(TypedDict, total=False):
+    """What every driver of streams may be given, whatever carries its streams."""
+
+    act_on: Required[Callable[[Event], object]]
+    clock: SystemClock | None
+    limits: StreamLimits | None
+    rng: Random | None
 
 
 class BaseStreamDriver(MachineDriver):
@@ -236,14 +245,9 @@ class TlsStreamDriver(BaseStreamDriver):
         *,
         listen: Sequence[str],
         identity: StreamIdentity,
-        act_on: Callable[[Event], object],
-        clock: SystemClock | None = None,
-        limits: StreamLimits | None = None,
-        rng: Random | None = None,
+        **options: Unpack[DriverOptions],
     ) -> None:
-        super().__init__(
-            machine, listen=listen, setup=TlsSetup(identity), act_on=act_on, clock=clock, limits=limits, rng=rng
-        )
+        super().__init__(machine, listen=listen, setup=TlsSetup(identity), **options)
 
 
 class _UpPeer(NamedTuple):

@@ -12,7 +12,7 @@ makes it available again, once the index holds nothing of it any more.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -76,10 +76,6 @@ class SubscriptionIndex(ABC):
     @abstractmethod
     def match(self, queries: Collection[bytes]) -> NumberArray:
         """The subscriptions that share an element with the queries in each of their columns, ascending."""
-
-    def match_batch(self, batch: Iterable[Collection[bytes]]) -> list[NumberArray]:
-        """`match` for each of several publications."""
-        return [self.match(queries) for queries in batch]
 
     @abstractmethod
     def _release(self, columns: NumberArray) -> None:

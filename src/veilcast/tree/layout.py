@@ -18,7 +18,7 @@ that they are in one tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
@@ -29,17 +29,6 @@ from veilcast.tree import tree_shape
 from veilcast.tree.instruction_bundles import Instruction, NodeId
 from veilcast.tree.permutation import Permutation
 from veilcast.wire.geometry import ENTRY
-
-
-class TreeLayout(Protocol):
-    """The methods that both layouts have."""
-
-    def instruction(self, number: int) -> Instruction:
-        """The instruction of the node with this number: the name of its entry, and where messages that arrive there
-        go."""
-
-    def path(self, number: int) -> tuple[NodeId, ...]:
-        """The nodes that forward a message entering at this node, itself first, without the subscriber."""
 
 
 def entry_id(secret: Secret, node: NodeId) -> bytes:

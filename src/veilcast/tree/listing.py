@@ -57,12 +57,6 @@ class Listing:
         """Index of a node in every column; None if it is not listed."""
         return self._places.get(node)
 
-    def unexpired(self, now: int) -> Listing:
-        """The nodes whose lease has not expired."""
-        if all(until_us > now for until_us in self.until):
-            return self
-        return Listing((node for node in self.nodes if node.until_us > now), self.version, self.until_us)
-
 
 class SignedListing(NamedTuple):
     """A listing as it is served; the request numbers are filled in with each answer."""

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from veilcast.cli.grammar.options import Later, add_group, positive, runs
+from veilcast.cli.grammar.options import Later, add_group, add_network_verb, positive, runs
 
 
 def add_demo(commands: Any) -> None:
@@ -32,12 +32,7 @@ def add_net(commands: Any) -> None:
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 
     def verb(name: str, text: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-        parser.add_argument(
-            "--dir", type=Path, default=Path(_DIRECTORY), help=f"the directory of the network's files ({_DIRECTORY})"
-        )
-        runs(parser, Later("net", name))
-        return parser
+        return add_network_verb(verbs, name, Later("net", name), text, directory=_DIRECTORY)
 
     up = verb("up", "make a network of N nodes with keys of its own, and start it")
     up.add_argument("nodes", type=int, metavar="N", help="number of nodes")

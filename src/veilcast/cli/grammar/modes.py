@@ -12,6 +12,7 @@ from veilcast.cli.grammar.options import (
     add_config,
     add_group,
     add_keyring,
+    add_network_verb,
     add_own_config,
     add_passphrase_source,
     add_range,
@@ -78,12 +79,7 @@ def _add_testnet(parts: Any) -> None:
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
 
     def verb(name: str, text: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
-        parser.add_argument(
-            "--dir", type=Path, default=Path(_TESTNET), help=f"the directory of the network's files ({_TESTNET})"
-        )
-        runs(parser, Later("tor_testnet", name))
-        return parser
+        return add_network_verb(verbs, name, Later("tor_testnet", name), text, directory=_TESTNET)
 
     up = verb("up", "start three directory authorities and some relays, and wait until each knows all others")
     up.add_argument("--relays", type=int, default=4, metavar="N", help="number of relays (4)")

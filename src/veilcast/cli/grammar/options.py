@@ -35,6 +35,16 @@ def add_group(commands: Any, name: str, **texts: str) -> Any:
     return group
 
 
+def add_network_verb(verbs: Any, name: str, run: Later, text: str, *, directory: str) -> argparse.ArgumentParser:
+    """Add a subcommand that works on the files of a network on this machine."""
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
+    parser.add_argument(
+        "--dir", type=Path, default=Path(directory), help=f"the directory of the network's files ({directory})"
+    )
+    runs(parser, run)
+    return parser
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c",

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from veilcast.errors import LocalError
-from veilcast.foil.random_source import FloatArray, IntArray, RandomSource, draw_integers
+from veilcast.foil.random_source import IntArray, RandomSource, draw_integers
 
 State = TypeVar("State")
 Kind = TypeVar("Kind", bound=np.generic)
@@ -86,20 +86,6 @@ def insert_truth(
     position = draw_integers(rng, fakes.shape[1], (len(values),))
     fakes[np.arange(len(values)), position] = values
     return fakes, position
-
-
-def fill_gaps(values: FloatArray) -> FloatArray:
-    """Series of [streams, steps] without their gaps (NaN): the last true value is published again.
-
-    So a broker does not see where there was nothing to publish. Steps without a move are then part of the truth, and
-    fakes that always move stand out against it. Laws of moves must be fitted to series that were filled in the same
-    way.
-    """
-    known = ~np.isnan(values)
-    if not known[:, :1].all():
-        raise LocalError("a series begins with a value: there is nothing before it to fill a gap with")
-    latest = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), 0), axis=1)
-    return np.take_along_axis(values, latest, axis=1)
 
 
 def check_fakes(k: int) -> None:

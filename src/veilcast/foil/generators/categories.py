@@ -209,16 +209,6 @@ class CodedNumbers(Generic[State]):
         return state, self.table[candidates], position
 
 
-def count_values(history: FloatArray) -> tuple[FloatArray, Pmf]:
-    """The table of a history, and the frequency of each of its values."""
-    if not np.isfinite(history).all():
-        raise LocalError("a history is of finite numbers")
-    table, counts = np.unique(history, return_counts=True)
-    if len(table) < 2:
-        raise LocalError("a history that never changes gives no alternative values")
-    return table, Pmf(counts)
-
-
 @dataclass(frozen=True, eq=False)
 class BucketFakes:
     k: int

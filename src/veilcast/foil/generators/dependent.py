@@ -18,40 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from veilcast.errors import ConfigError, LocalError
-from veilcast.foil.generators.base import Generator, Kind, State, swap_candidates
+from veilcast.foil.generators.base import Generator, Kind, State
 from veilcast.foil.generators.categories import Pmf
 from veilcast.foil.generators.numeric_domain import UNBOUNDED, NumericDomain
 from veilcast.foil.random_source import FloatArray, IntArray, RandomSource
-
-
-@dataclass(frozen=True, eq=False)
-class IndependentEvents(Generic[Kind]):
-    generators: Sequence[Generator[Any, Kind]]
-    """One for each attribute, all with the same number of candidates."""
-
-    def __post_init__(self) -> None:
-        if not self.generators or len({generator.n for generator in self.generators}) > 1:
-            raise ConfigError("all attributes of an event have the same number of fakes")
-
-    @property
-    def n(self) -> int:
-        return self.generators[0].n
-
-    def begin(self, streams: int, rng: RandomSource) -> tuple[Any, ...]:
-        return tuple(generator.begin(streams, rng) for generator in self.generators)
-
-    def next(
-        self, state: tuple[Any, ...], values: npt.NDArray[Kind], rng: RandomSource
-    ) -> tuple[tuple[Any, ...], npt.NDArray[Kind], IntArray]:
-        _check_attributes(values, len(self.generators))
-        steps = [
-            generator.next(own, values[:, attribute], rng)
-            for attribute, (generator, own) in enumerate(zip(self.generators, state, strict=True))
-        ]
-        # Align all truths in the slot of the first attribute; permanent slots stay permanent.
-        position = steps[0][2]
-        columns = [swap_candidates(candidates, own, position) for _, candidates, own in steps]
-        return tuple(own for own, _, _ in steps), np.stack(columns, axis=2), position
 
 
 class ConditionalLaw(Protocol[Kind]):
