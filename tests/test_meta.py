@@ -59,6 +59,7 @@ FRAGMENTS = {
     "lab.runs.mesh.round_counts": NOT_DECIDED,
     "lab.runs.tree.costs_model": NOT_DECIDED,
     "mesh.mass_failure": "a safety argument of its own, beside a class that is long enough",
+    "net.mqtt": "each kind of stream has its driver in a file of this room",
     "net.socks": OWN_STANDARD,
     "sim.foil.checkers": SAME_NAME,
     "sim.foil.soak": SAME_NAME,

@@ -25,7 +25,7 @@ class VirtualTime:
         self._now_ns = 0
 
     def steady_ns(self) -> int:
-        """For `Clock` and `Town`, in place of `time.monotonic_ns`."""
+        """Stands for `time.monotonic_ns`."""
         return self._now_ns
 
     def run(self, main: Coroutine[Any, Any, _T]) -> _T:

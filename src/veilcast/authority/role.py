@@ -1,8 +1,8 @@
 """The TLS roles, and the keys that are derived from a link key: for TLS streams and statements, as a broker, as an
 onion service.
 
-`tls_identity` has the certificates, `statement` the signed statements. This file is apart from them because X.509 takes
-a tenth of a second to load, and most holders of keyrings never use it.
+`tls_identity` has the certificates, `member_statement` the signed statements. This file is apart from them because
+X.509 takes a tenth of a second to load, and most holders of keyrings never use it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.cli.file_sync import FileSync
+from veilcast.cli.file_saver import FileSaver
 from veilcast.cli.identity import OpenedIdentity, check_role, open_identity_with_lock
 from veilcast.cli.key_erasure import KeyErasure
 from veilcast.cli.tor_setup import NO_TOR, TorEndpoint, make_endpoint
@@ -94,7 +94,7 @@ def compose(
             clock=clock,
             address=None if endpoint is None else address,
             watch=_join(
-                _sync_files(config, mode, member) if tor is None else tor.watch,
+                _save_files(config, mode, member) if tor is None else tor.watch,
                 KeyErasure(Path(config.keyring), keyring, lock, clock).watch,
             ),
         )
@@ -115,8 +115,8 @@ def _join(watch: Watchdog | None, erase: Watchdog) -> Watchdog:
     return both
 
 
-def _sync_files(config: NodeConfig, mode: Mode, member: NodeMember) -> Watchdog | None:
-    return None if mode.keep is None else FileSync(mode.keep(config.settings, member)).watch
+def _save_files(config: NodeConfig, mode: Mode, member: NodeMember) -> Watchdog | None:
+    return None if mode.keep is None else FileSaver(mode.keep(config.settings, member)).watch
 
 
 def _make_transport(

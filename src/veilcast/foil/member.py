@@ -43,7 +43,7 @@ from veilcast.wire.mqtt import PublishPacket
 
 
 class FoilMember(MemberBase):
-    """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
+    """A `NodeMember` (`node.modes`), with the notices of `Peers` and `Durable`.
 
     `broker` is the address to which streams are opened, `login` the member's credentials there. `records` holds the
     records that earlier runs stored and did not settle. `refused` counts rejected input by error class; `excess` counts

@@ -4,7 +4,7 @@ A flood reveals its origin to a handful of colluders, whatever is done to its ha
 come from a root that no publisher chose.
 
 1. A publisher's call reaches every node from the end of a stem, and opens a lottery. Each member has one lot for the
-   topic's lineage, which a proof shows and no member can choose (`crypto.lottery`).
+   topic's lineage, which a proof shows and no member can choose (`crypto.vrf`).
 2. The better the lot, the shorter the wait, by its logarithm. So mostly a single candidate advertises before all have
    heard of it. If there are several, the best leads and the others withdraw. A node with little uptime waits longer.
 3. The root stays until it fails, over all epochs. Later calls climb to it, and it starts the mesh of the next epoch a

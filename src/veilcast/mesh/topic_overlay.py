@@ -7,7 +7,8 @@ reasons to want it are the node's own subscription, its own advertisement, and t
 messages. It runs after every change of the topic's tables. So a shorter way, a lost parent, a second publisher and the
 last unsubscription are all the same case.
 
-Advertisements follow the same pattern: `_retell` compares what this node advertised before with what holds now.
+Advertisements follow the same pattern: `_advertise_change` compares what this node advertised before with what holds
+now.
 """
 
 from __future__ import annotations

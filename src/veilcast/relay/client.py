@@ -34,7 +34,7 @@ from veilcast.wire.relay import Receipt, RelayDelivery, ReplyCode, RequestReply
 
 
 class RelayClient(OutboxMember):
-    """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`.
+    """A `NodeMember` (`node.modes`), with the notices of `Peers` and `Durable`.
 
     `proxies` has one or two entries: the client publishes through the first and subscribes through the last. `records`
     holds the records that earlier runs stored and did not settle: publications. `refused` counts rejected input by

@@ -6,10 +6,10 @@ word, instead of visiting a million filters; a publication is the OR over its el
 them into blocks for the cache (at one and ten million columns), following only the words that still have a hit, or
 sharing lookups between the publications of a batch measured no or little faster.
 
-A column is one constraint, a subscription is one or more columns (`index_columns`). It matches if each of its columns
-does, which is resolved once the columns that hit are known. So a subscription that should not match has at least one
-column that should not hit, and passes with a chance of at most `geometry.bound`, however many constraints it has.
-Nothing that matches is ever missed.
+A column is one constraint, a subscription is one or more columns (`column_allocator`). It matches if each of its
+columns does, which is resolved once the columns that hit are known. So a subscription that should not match has at
+least one column that should not hit, and passes with a chance of at most `geometry.bound`, however many constraints it
+has. Nothing that matches is ever missed.
 
 The caller decides what a subscription stands for: a subscriber's interest, a destination in a routing table, or,
 exactly as in P2, everything one subscriber wants in a single column (which mixes its subscriptions; a test shows how).

@@ -55,7 +55,7 @@ from veilcast.wire.tree import (
 
 
 class TreeNode(OutboxMember):
-    """A `LiveMember` (node.modes), with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
+    """A `NodeMember` (`node.modes`), with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
 
     `directory` is the directory's address, `address` the address at which others reach this node. `records` holds the
     records that earlier runs stored and did not settle: publications, and the guards. The node rejects listings of a

@@ -17,7 +17,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib import metadata, resources
+from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -328,7 +328,9 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
 @cache
 def entry_point_names() -> tuple[str, ...]:
     """Names of attackers that installed distributions offer."""
-    return tuple(sorted({point.name for point in metadata.entry_points(group="veilcast.attackers")}))
+    from importlib.metadata import entry_points  # Here, because it takes long to load, and most experiments need none.
+
+    return tuple(sorted({point.name for point in entry_points(group="veilcast.attackers")}))
 
 
 @cache

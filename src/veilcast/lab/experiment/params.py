@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from veilcast.errors import ConfigError
-from veilcast.lab.experiment.recorder import TableRecorder
 from veilcast.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from veilcast.lab.experiment.recorder import TableRecorder
 
 
 class UserFile(NamedTuple):
@@ -114,7 +116,7 @@ class Measure(msgspec.Struct, frozen=True, gc=False):
 
 RunFunction: TypeAlias = Callable[[RunParams, int, Path | None], list[Measure]]
 """Makes a run from its parameters, its seed, and the data folder."""
-RecordedRunFunction: TypeAlias = Callable[[RunParams, int, Path | None, TableRecorder], list[Measure]]
+RecordedRunFunction: TypeAlias = "Callable[[RunParams, int, Path | None, TableRecorder], list[Measure]]"
 """The same; it also hands observation tables to the recorder."""
 FILE: Final = "file:"
 """The beginning of a choice that names a file of the user's own."""

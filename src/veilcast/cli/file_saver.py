@@ -14,7 +14,7 @@ from typing import Final
 from veilcast.errors import StorageError
 
 
-class FileSync:
+class FileSaver:
     def __init__(self, keep: Callable[[], None]) -> None:
         """`keep` writes the file if it is out of date, and raises `StorageError` if it cannot. It is cheap if nothing
         has changed."""
@@ -23,9 +23,9 @@ class FileSync:
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            self.sync()
+            self.save()
 
-    def sync(self) -> None:
+    def save(self) -> None:
         try:
             self._keep()
         except StorageError:

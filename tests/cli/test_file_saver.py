@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from veilcast.cli.file_sync import FileSync
+from veilcast.cli.file_saver import FileSaver
 from veilcast.errors import StorageError
 
 
@@ -19,12 +19,12 @@ def test_a_full_disk_is_reported_once_and_tried_again_until_it_has_room(caplog: 
         if full:
             raise StorageError("cannot write overlay.signed: No space left on device")
 
-    keeping = FileSync(keep)
+    keeping = FileSaver(keep)
     for _ in range(3):
-        keeping.sync()
+        keeping.save()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     full = False
-    keeping.sync()
-    keeping.sync()
+    keeping.save()
+    keeping.save()
     assert tries == [True, True, True, False, False]
     assert caplog.messages[1:] == ["the newer overlay is in its file now"]
