@@ -24,7 +24,7 @@ from veilcast.lab.attack.insider import coalition_tables
 from veilcast.lab.attack.insider import spark_job as insider_job
 from veilcast.lab.attack.insider.observations import CoalitionObservations, PublicKnowledge
 from veilcast.lab.attack.observations import CaptureObservations
-from veilcast.lab.attack.observer import spark_job as observer_job
+from veilcast.lab.attack.observer import capture_job
 from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
 from veilcast.lab.attack.registry import CADENCE, WAVES, attackers_on
 from veilcast.lab.attack.server import spark_job as server_job
@@ -62,7 +62,8 @@ def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.T
         guesses = insider_job.guess_from_coalition(*given, presence, attacks=ATTACKS[attack], epochs=[sys.maxsize])
     else:
         cells = _read(spark, tiled.cells, CellRow)
-        guesses = observer_job.guess_roles(cells, heartbeat_us=HEARTBEAT_US, attacks=ATTACKS[attack])
+        facts = cells.select("run").distinct().selectExpr("run", "'heartbeat_us' AS name", f"{HEARTBEAT_US}D AS value")
+        guesses = capture_job.guess_from_captures({"cells": cells, "facts": facts}, ATTACKS[attack])
     return guesses.toArrow()
 
 
@@ -95,7 +96,7 @@ def find_notification_sizes(beats: pa.Table) -> pa.Table:
 
 def guess_from_reduced(attack: str, reduced: Mapping[str, pa.Table]) -> pa.Table:
     """Rows of `guesses`, from the tables that a peer reduced: `REDUCED` lists their columns."""
-    parts = [_in_common_form(kind, table) for kind, table in reduced.items()]
+    parts = [_in_common_form(kind, table) for kind, table in {**reduced, **_known_facts(reduced["links"])}.items()]
     whole = pa.concat_tables(parts)
     return pa.concat_tables([_guess_run(attack, GroupedRun(rows)) for rows in _by_run(whole)])
 
@@ -104,11 +105,24 @@ def _guess_run(attack: str, run: GroupedRun) -> pa.Table:
     if attack == "first-spy":
         insiders = attackers_on(CoalitionObservations, ATTACKS[attack])
         return insider_job._guess_run(run, insiders, PublicKnowledge(), [sys.maxsize], None)
-    return observer_job._guess_run(run, attackers_on(CaptureObservations, ATTACKS[attack]), HEARTBEAT_US, 0.1)
+    attackers = attackers_on(CaptureObservations, ATTACKS[attack])
+    return capture_job._guess_run(capture_job.observe_run(run, {}), attackers)
+
+
+def _known_facts(links: pa.Table) -> dict[str, pa.Table]:
+    """What the lab's job reads from the table of facts."""
+    runs = links["run"].unique()
+    beat, share, begins = (pa.array([value] * len(runs)) for value in (HEARTBEAT_US, 0.1, 0))
+    return {
+        "facts": pa.table({"run": runs, "heartbeat_us": beat, "share": share}),
+        "begins": pa.table({"run": runs, "begins_us": begins}),
+    }
 
 
 def _in_common_form(kind: str, table: pa.Table) -> pa.Table:
     columns, absent = REDUCED[kind], pa.nulls(len(table))
+    if kind == "notifications":
+        table = table.append_column("cells", pa.repeat(1.0, len(table)))
     made = {"run": table["run"], "kind": pa.repeat(pa.scalar(_KIND_NAMES[kind]), len(table))}
     for name, form in _FORM.items():
         taken = table[columns[name]] if name in columns else absent
@@ -132,17 +146,21 @@ def _read(spark: SparkSession, place: str, row: type[ObservationRow]) -> DataFra
 REDUCED: Final[Mapping[str, Mapping[str, str]]] = {
     "links": {"u": "u", "v": "v"},
     "presence": {"at": "epoch", "u": "node"},
-    "notifications": {"at": "t_us", "u": "src", "v": "dst", "number": "epoch"},
+    "notifications": {"at": "t_us", "u": "src", "v": "dst", "number": "epoch", "share": "cells"},
     "gaps": {"at": "gap", "u": "src", "v": "dst", "number": "size", "share": "cells"},
     "coalition": {"u": "node"},
     "adverts": {"at": "epoch", "u": "peer", "value": "message", "word": "topic"},
+    "facts": {"at": "heartbeat_us", "number": "heartbeat_us", "share": "share"},
+    "begins": {"at": "begins_us"},
 }
 """Columns of the common table, and the column of a reduced table that goes there; every table has `run`, too."""
 BIN_US: Final = PHASE_BIN_US
 GUESS_COLUMNS: Final = tuple(tables.arrow_schema(GuessRow).names)
 _KIND_NAMES: Final = {
-    "links": observer_job._LINKS,
-    "presence": observer_job._PRESENCE,
+    "links": capture_job._LINKS,
+    "presence": capture_job._PRESENCE,
+    "facts": capture_job._FACTS,
+    "begins": capture_job._BEGINS,
     "notifications": WAVES,
     "gaps": CADENCE,
     "coalition": coalition_tables._COALITION,

@@ -230,6 +230,7 @@ TABLES: Final[dict[str, type[ObservationRow]]] = {
 TABLE_OF: Final[dict[type[ObservationRow], str]] = {row: name for name, row in TABLES.items()}
 FACTS: Final[dict[str, str]] = {
     "heartbeat_us": "Length of a heartbeat, in microseconds.",
+    "begins_us": "Time from which rounds and volumes are counted, in microseconds; 0 without it.",
     "epoch_us": "Length of an epoch, in microseconds.",
     "hop_us": "Time of one hop, in microseconds, where answers to adverts can be timed.",
     "subscriber_share": "Share of nodes that subscribe, as far as it is known.",

@@ -20,10 +20,12 @@ from engines.engine_run import EngineFailure, EngineRequest, EngineTiming
 from engines.reductions import EngineLimits
 from engines.tiled_tables import HEARTBEAT_US, TiledTables
 from measurement import peak_memory, process_tree
+from support.array_observer import observe_cells
 from veilcast.errors import LocalError, StorageError
 from veilcast.lab.attack.insider import advert_origin
-from veilcast.lab.attack.observer import captured_cells
-from veilcast.lab.attack.observer.captured_cells import CapturedCells
+from veilcast.lab.attack.observations import CaptureObservations
+from veilcast.lab.attack.registry import attackers_on
+from veilcast.observe import CellRow
 
 PEERS = [name for name in attack_engines.ENGINES if name != "spark"]
 TIMING = EngineTiming(1.0, 4.0, 6.0, 2.0, 3.0, 10, "aa", 100)
@@ -64,14 +66,12 @@ def test_a_peer_scores_as_the_arrays_of_a_capture_do(
     found = guess(engine, attack, tiled, tmp_path).to_pylist()
     for run in ("run-000", "run-001"):
         rows = pq.read_table(tiled.cells)
-        cells = CapturedCells.from_table(rows.filter(pa.compute.equal(rows["run"], run)))
-        seen = cells.observations(HEARTBEAT_US, cells.notification_size(HEARTBEAT_US))
-        scores = captured_cells.score_all(seen)
+        cells = [CellRow(**row) for row in rows.filter(pa.compute.equal(rows["run"], run)).to_pylist()]
+        names, seen = observe_cells(cells, HEARTBEAT_US)
         expected = {
-            (name, role, node): score
-            for (name, role), each in scores.items()
-            if name in lab_pipeline.ATTACKS[attack]
-            for node, score in zip(cells.names, each.tolist(), strict=True)
+            (attacker.name, attacker.role, node): score
+            for attacker in attackers_on(CaptureObservations, lab_pipeline.ATTACKS[attack])
+            for node, score in zip(names, attacker.score_topics(seen)[0].tolist(), strict=True)
         }
         given = {(row["attack"], row["role"], row["node"]): row["score"] for row in found if row["run"] == run}
         assert given == pytest.approx(expected)

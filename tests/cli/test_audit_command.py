@@ -245,3 +245,17 @@ def test_without_the_lab_it_says_what_to_install() -> None:
     assert child.returncode == 3
     assert child.stderr.count("\n") == 1
     assert "pip install 'veilcast[lab]'" in child.stderr
+
+
+@pytest.mark.parametrize("place", ["hdfs://namenode:8020/net.pcap", "s3a://bucket/net.pcap"])
+def test_a_capture_that_is_no_file_is_refused_in_one_line(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = run(capsys, place)
+    assert code == 3
+    assert len(said.splitlines()) == 1
+    assert "captures are read as files; mount the" in said
+
+
+def test_a_wrong_setting_of_spark_is_refused_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, said = run(capsys, "missing.pcap", "--conf", "spark.ui.port")
+    assert code == 3
+    assert "spark.ui.port" in said

@@ -6,6 +6,8 @@ The lab does the work; this module is the command. It refuses limits that cannot
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,11 +24,13 @@ if TYPE_CHECKING:
     from veilcast.lab.audit.audit import Audit, CaptureAudit
 
 
-def run(arguments: argparse.Namespace, _: Context) -> Report:
+def run(arguments: argparse.Namespace, context: Context) -> Report:
     with lab_extra():
-        from veilcast.lab.audit import audit, limits, memory_reader, operator_files
+        from veilcast.lab.audit import audit, limits, operator_files, reader
         from veilcast.lab.audit.observed import SMALL_BYTES
         from veilcast.lab.report import audit_page
+    for place in arguments.captures:
+        _refuse_location(place)
     fail_if = [limits.parse_limit(text) for text in arguments.fail_if]
     for limit in fail_if:
         if arguments.members is None and limit.name in limits.NEED_MEMBERS:
@@ -39,14 +43,17 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
     links = operator_files.read_links(arguments.topology) if arguments.topology else ()
     epoch_us = round(arguments.epoch * 1_000_000)
     listed, only = {member.node for member in members}, arguments.only_members
-    if sum(map(_bytes, arguments.captures)) <= SMALL_BYTES:
-        seen = memory_reader.observe(arguments.captures, epoch_us, links, listed, only_listed=only)
+    observe = partial(reader.observe, arguments.captures, epoch_us, links, listed, only_listed=only)
+    asked = arguments.master is not None or arguments.conf or arguments.ui or arguments.event_log
+    if not asked and sum(map(_bytes, arguments.captures)) <= SMALL_BYTES:
+        seen = observe()
     else:
         with lab_extra():
-            from veilcast.lab.audit import spark_reader
-            from veilcast.lab.spark import session
-        with session() as spark:
-            seen = spark_reader.observe(arguments.captures, epoch_us, links, spark, listed, only_listed=only)
+            from veilcast.lab.spark import LOCAL, Progress, SparkOptions, session
+        options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+        say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
+        with session(arguments.master or LOCAL, options, say) as spark, Progress(spark, say=say):
+            seen = observe(spark=spark)
     found = audit.audit_capture(seen, links, members)
     crossed = found.crossed_limits(fail_if)
     worst, *others = found.networks
@@ -63,6 +70,13 @@ def run(arguments: argparse.Namespace, _: Context) -> Report:
         pages = audit_page.write_pages(arguments.out, found, fail_if)
         lines += [f"the page: {page}" for page in pages]
     return Report(data, lines, FAILED_CHECK if crossed else 0)
+
+
+def _refuse_location(place: Path) -> None:
+    """Refuse a capture elsewhere: our reader of packets reads files of this machine, or of a mounted file system."""
+    scheme, separator, _ = str(place).partition(":/")
+    if separator and scheme.isalnum() and not place.exists():
+        raise ConfigError(f"{place}: captures are read as files; mount the {scheme} location, or copy the capture here")
 
 
 def _bytes(path: Path) -> int:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from pyspark.sql import SparkSession
 from scipy.stats import ks_2samp
 
+from support.array_observer import count_gaps, summarise_windows
 from support.watched_meshes import Mask, expect_nothing, mask
 from veilcast.lab.attack.classifiers import fit_linear
-from veilcast.lab.attack.observer import cadence
 from veilcast.lab.attack.observer.cadence import (
     WINDOW_FEATURES,
     compare_distributions,
-    count_gaps,
     extract_features,
     score_cadence,
     summarise_groups,
-    summarise_windows,
 )
+from veilcast.lab.attack.observer.reduced_cells import ReducedCells
+from veilcast.lab.attack.registry import CADENCE, WINDOWS
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.graph import small_world
 
@@ -127,21 +127,30 @@ def test_without_cells_all_scores_are_zero() -> None:
     assert extract_features(summarise_windows(*none, 10), 2).tolist() == [[0] * 6 * len(WINDOW_FEATURES)] * 2
 
 
-def test_frames_give_the_same_counts(spark: SparkSession) -> None:
+@pytest.mark.parametrize("on_spark", [False, pytest.param(True, marks=pytest.mark.all_only)])
+def test_a_table_gives_the_same_counts_and_windows(on_spark: bool, request: pytest.FixtureRequest) -> None:
     rng = np.random.default_rng(7)
-    runs = {}
-    rows = []
+    parts, counts, windows = [], {}, {}
     for run in ("a", "b"):
         # Times that coincide, and links with a single cell.
-        t_us, src, dst = rng.integers(2_000, size=300), rng.integers(5, size=300), rng.integers(5, 8, size=300)
-        cells = (t_us, src.astype(np.int32), dst.astype(np.int32), rng.integers(1, 4, size=300))
-        runs[run] = cells
-        columns = zip(*(column.tolist() for column in cells), strict=True)
-        rows += [(run, 0, t, f"n{u}", f"n{v}", size) for t, u, v, size in columns]
-    frame = spark.createDataFrame(rows, "run string, epoch long, t_us long, src string, dst string, size long")
-    counted = {tuple(row[:5]): row[5] for row in cadence.count_gaps_frame(frame, 10).collect()}
-    counts = {}
-    for run, cells in runs.items():
-        for u, v, gap, size, count in zip(*count_gaps(*cells, 10), strict=True):
-            counts[run, f"n{u}", f"n{v}", gap, size] = count
-    assert counted == counts
+        t_us, size = rng.integers(3_000_000, size=300) // 1500 * 1500, rng.integers(1, 4, size=300)
+        src, dst = (rng.integers(*ends, size=300).astype(np.int32) for ends in ((0, 5), (5, 8)))
+        columns = {"t_us": t_us, "src": [f"n{node}" for node in src], "dst": [f"n{node}" for node in dst], "size": size}
+        parts.append(pa.table({"run": [run] * 300, "epoch": np.zeros(300, np.int64), **columns}))
+        for u, v, gap, length, count in zip(*count_gaps(t_us, src, dst, size), strict=True):
+            counts[run, f"n{u}", f"n{v}", gap, length] = count
+        for u, v, window, values in zip(*summarise_windows(t_us, src, dst, size, 1_000_000), strict=True):
+            windows[run, f"n{u}", f"n{v}", window] = values[0], values[3], values[8]
+    cells = pa.concat_tables(parts)
+    table = request.getfixturevalue("spark").createDataFrame(cells) if on_spark else cells
+    reduced = ReducedCells({"cells": table}, {CADENCE, WINDOWS})
+    gaps, sums = (
+        found if isinstance(found, pa.Table) else found.toArrow() for found in (reduced.gaps, reduced.windows)
+    )
+    keys = ("run", "src", "dst", "gap", "size")
+    assert {tuple(row[key] for key in keys): row["cells"] for row in gaps.to_pylist()} == counts
+    by_window: dict[tuple[object, ...], dict[str, float]] = {}
+    for row in sums.to_pylist():
+        link = (row["run"], row["src"], row["dst"], row["window_us"] // 1_000_000)
+        by_window.setdefault(link, {})[row["feature"]] = row["value"]
+    assert {key: (each["follows"], each["gap_least"], each["size_most"]) for key, each in by_window.items()} == windows

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.signal import correlate
 
 from support.watched_meshes import Mask, expect_nothing, mask
-from veilcast.lab.attack.observer.flow_correlation import bin_bytes, correlations, remove_rhythm, score_flows
+from veilcast.lab.attack.observer.flow_correlation import correlations, remove_rhythm, score_flows
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.models.mesh import MeshTree, build_mesh, draw_roles
@@ -111,9 +111,3 @@ def test_the_lag_is_how_long_the_way_takes() -> None:
     assert at[mesh.publisher, child] == 0
     below = mesh.links()[1][mesh.links()[0] == child]
     assert (at[mesh.publisher, below] == 1).all()
-
-
-def test_cells_become_bytes_by_bin() -> None:
-    t_us, ends, size = np.array([1050, 1000, 1199, 1100]), np.array([0, 2, 0, 0], np.int32), np.array([5, 7, 1, 1])
-    assert bin_bytes(t_us, ends, size, 3, 100).tolist() == [[5, 2], [0, 0], [7, 0]]
-    assert bin_bytes(t_us[:0], ends[:0], size[:0], 2, 100).tolist() == [[0], [0]]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.array_observer import PublicationWaves, find_notifications
 from support.ring_traffic import (
     BEAT,
     BEAT_US,
@@ -25,8 +26,8 @@ from veilcast.observe import CellRow
 OTHER = {5: [6], 6: [7]}
 
 
-def found(cells: list[CellRow]) -> publication_waves.PublicationWaves:
-    return publication_waves.find_notifications(*columns(cells), BEAT_US)
+def found(cells: list[CellRow]) -> PublicationWaves:
+    return find_notifications(*columns(cells), BEAT_US)
 
 
 @pytest.mark.parametrize("loaded", [0.0, 0.3])

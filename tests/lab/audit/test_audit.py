@@ -9,7 +9,7 @@ import pytest
 from support.recorded_network import PUBLISHER, READERS, members, write_cells, write_loud_network, write_silent_network
 from support.ring_traffic import BEAT_US, NODES, NOTE, TREE, cell, heartbeats, record_ring
 from veilcast.errors import ConfigError
-from veilcast.lab.audit import audit, memory_reader, operator_files
+from veilcast.lab.audit import audit, operator_files, reader
 from veilcast.lab.audit.audit import Audit
 from veilcast.lab.audit.operator_files import ListedMember, OverlayLink
 
@@ -19,7 +19,7 @@ EPOCH_US = 10**9
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Audit:
     place = tmp_path_factory.mktemp("loud")
-    seen = memory_reader.observe([write_loud_network(place / "net")], EPOCH_US)
+    seen = reader.observe([write_loud_network(place / "net")], EPOCH_US)
     return audit.audit_capture(seen, members=operator_files.read_members(members(place / "members.json"))).worst
 
 
@@ -42,7 +42,7 @@ def test_where_notes_stand_out_publisher_and_leaves_are_named(told: Audit) -> No
 
 
 def test_silent_links_reveal_nothing_and_need_no_advice(tmp_path: Path) -> None:
-    seen = memory_reader.observe([write_silent_network(tmp_path / "net")], EPOCH_US)
+    seen = reader.observe([write_silent_network(tmp_path / "net")], EPOCH_US)
     found = audit.audit_capture(seen, members=operator_files.read_members(members(tmp_path / "members.json"))).worst
     assert (found.publications, found.flows, found.wire.telling, found.wire.odd) == (0, (), (), ())
     assert found.best("publisher") is None
@@ -54,7 +54,7 @@ def test_silent_links_reveal_nothing_and_need_no_advice(tmp_path: Path) -> None:
 
 
 def test_without_members_there_are_scores_only(tmp_path: Path) -> None:
-    found = audit.audit_capture(memory_reader.observe([write_loud_network(tmp_path / "net")], EPOCH_US)).worst
+    found = audit.audit_capture(reader.observe([write_loud_network(tmp_path / "net")], EPOCH_US)).worst
     assert all(not each.measures for each in found.attackers)
     assert all(suspect.right is None for each in found.attackers for suspect in each.suspects)
     assert "auc" not in found.found()
@@ -67,7 +67,7 @@ def test_without_members_there_are_scores_only(tmp_path: Path) -> None:
 def test_a_planted_link_of_another_rhythm_is_found(tmp_path: Path) -> None:
     cells = heartbeats(Random(3), 20, 1200)
     odd = [each for number, each in enumerate(cells) if (each.src, each.dst) != (NODES[4], NODES[5]) or number % 2]
-    found = audit.audit_capture(memory_reader.observe([write_cells(tmp_path / "net", odd)], EPOCH_US)).worst
+    found = audit.audit_capture(reader.observe([write_cells(tmp_path / "net", odd)], EPOCH_US)).worst
     assert [(each.src, each.dst) for each in found.wire.odd] == [(NODES[4], NODES[5])]
     assert found.wire.odd[0].apart > 0.9
 
@@ -78,7 +78,7 @@ def test_links_that_are_known_replace_those_that_were_seen(tmp_path: Path) -> No
     links = [OverlayLink(NODES[u], NODES[(u + 1) % len(NODES)]) for u in range(len(NODES))] + [
         OverlayLink(NODES[0], far)
     ]
-    seen = memory_reader.observe([write_cells(tmp_path / "net", cells)], EPOCH_US, links)
+    seen = reader.observe([write_cells(tmp_path / "net", cells)], EPOCH_US, links)
     assert far in seen.networks[0].nodes
     found = audit.audit_capture(seen, links, [ListedMember(far, "subscriber"), ListedMember(NODES[2], "subscriber")])
     assert found.remarks == (
@@ -88,7 +88,7 @@ def test_links_that_are_known_replace_those_that_were_seen(tmp_path: Path) -> No
 
 
 def test_roles_that_nobody_has_are_not_judged(tmp_path: Path) -> None:
-    seen = memory_reader.observe([write_loud_network(tmp_path / "net", 8)], EPOCH_US)
+    seen = reader.observe([write_loud_network(tmp_path / "net", 8)], EPOCH_US)
     found = audit.audit_capture(
         seen, members=[ListedMember(PUBLISHER, "publisher"), ListedMember(NODES[2], "reader")]
     ).worst
@@ -103,14 +103,14 @@ def test_members_and_links_of_another_network_are_refused(tmp_path: Path) -> Non
     """Else every check of theirs would pass."""
     net = write_loud_network(tmp_path / "net", 8)
     with pytest.raises(ConfigError, match=r"none of the members .*: 127.1.0.1 is not, and 127.1.0.1:4000 is"):
-        memory_reader.observe([net], EPOCH_US, listed={"127.1.0.1", "127.2.0.1"})
+        reader.observe([net], EPOCH_US, listed={"127.1.0.1", "127.2.0.1"})
     with pytest.raises(ConfigError, match="none of the nodes of the topology"):
-        memory_reader.observe([net], EPOCH_US, [OverlayLink("a", "b")])
+        reader.observe([net], EPOCH_US, [OverlayLink("a", "b")])
 
 
 def test_a_brief_record_gets_a_remark(tmp_path: Path) -> None:
     found = audit.audit_capture(
-        memory_reader.observe([write_cells(tmp_path / "net", record_ring(1)[0][:120])], EPOCH_US)
+        reader.observe([write_cells(tmp_path / "net", record_ring(1)[0][:120])], EPOCH_US)
     ).worst
     assert any("8 heartbeats at least" in remark for remark in found.remarks)
 
@@ -118,6 +118,6 @@ def test_a_brief_record_gets_a_remark(tmp_path: Path) -> None:
 def test_several_runs_are_no_network(tmp_path: Path) -> None:
     cells = [cell(number, number, number + 1, 80) for number in range(9)]
     with pytest.raises(ConfigError, match="several runs"):
-        memory_reader.observe(
+        reader.observe(
             [write_cells(tmp_path / "net", [*cells, msgspec.structs.replace(cells[0], run="other")])], EPOCH_US
         )

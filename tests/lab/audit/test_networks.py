@@ -14,7 +14,7 @@ import pytest
 from support.recorded_network import STRANGERS, make_probes, members, other_network, write_cells
 from support.ring_traffic import NODES, heartbeats, record_ring, sort_by_time
 from veilcast.errors import ConfigError
-from veilcast.lab.audit import audit, limits, memory_reader, networks, operator_files
+from veilcast.lab.audit import audit, limits, networks, operator_files, reader
 from veilcast.lab.audit.networks import NetworkSplit
 from veilcast.lab.audit.operator_files import ListedMember, OverlayLink
 from veilcast.observe import CellRow
@@ -238,7 +238,7 @@ def _foreign(kind: str, seed: int) -> list[CellRow]:
 def _audit(
     place: Path, cells: list[CellRow], known: Sequence[ListedMember], listed: Iterable[str], only: bool = False
 ) -> audit.CaptureAudit:
-    seen = memory_reader.observe([write_cells(place, sort_by_time(cells))], EPOCH_US, (), set(listed), only_listed=only)
+    seen = reader.observe([write_cells(place, sort_by_time(cells))], EPOCH_US, (), set(listed), only_listed=only)
     return audit.audit_capture(seen, members=known)
 
 

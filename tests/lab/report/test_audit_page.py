@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from support.recorded_network import PUBLISHER, READERS, write_loud_network
-from veilcast.lab.audit import audit, limits, memory_reader
+from veilcast.lab.audit import audit, limits, reader
 from veilcast.lab.audit.audit import Audit
 from veilcast.lab.audit.observed import ObservedCapture
 from veilcast.lab.audit.operator_files import ListedMember
@@ -18,7 +18,7 @@ MEMBERS = (ListedMember(PUBLISHER, "publisher"), *(ListedMember(node, "subscribe
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> ObservedCapture:
-    return memory_reader.observe([write_loud_network(tmp_path_factory.mktemp("net") / "<&>")], 10**9)
+    return reader.observe([write_loud_network(tmp_path_factory.mktemp("net") / "<&>")], 10**9)
 
 
 @pytest.fixture(scope="module")

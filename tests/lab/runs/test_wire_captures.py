@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 from veilcast.errors import ConfigError
+from veilcast.lab.attack.observer import capture_job
+from veilcast.lab.attack.registry import ACTIVITY, WAVES
 from veilcast.lab.experiment.definition import load_experiment
 from veilcast.lab.experiment.kinds import make_params
 from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.experiment.plan import SEEDS_MAX
+from veilcast.lab.experiment.recorder import TableRecorder
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import wires_machines
-from veilcast.lab.runs.mesh.wire_attackers import ATTACKER_COUNT, WireCapture, find_copies, observe_capture
+from veilcast.lab.runs.mesh.wire_attackers import ATTACKER_COUNT, WireCapture, score_roles
+from veilcast.lab.runs.table import list_kept_tables
 
 PAPER = MeshWires(nodes=16, ratio=0.25, publications=6, wire="prompt")
 HARDENED = MeshWires(nodes=16, ratio=0.25, publications=6, wire="cells", kappa=0.78, publishers=3)
@@ -103,8 +110,33 @@ def constant(odd: int) -> WireCapture:
 
 
 def test_where_no_size_stands_out_links_that_carried_more_after_a_note_are_shown() -> None:
-    seen = observe_capture(constant(odd=3))
+    _, names, _, seen = capture_job.observe_tables(constant(odd=3).tables, {WAVES, ACTIVITY})
+    assert names == ["0", "1", "2"]
     assert (seen.src.tolist(), seen.dst.tolist()) == ([0], [1])
     assert seen.epoch.tolist() == [1]
     assert seen.busy[:, 0].tolist() == [number == 40 for number in range(80)]
-    assert not len(find_copies(constant(odd=0)))
+    assert not len(capture_job.observe_tables(constant(odd=0).tables, {WAVES}).seen.at)
+
+
+def test_two_publications_at_once_and_one_soon_after_show_a_cell_once() -> None:
+    capture = constant(odd=3)
+    again = replace(capture, published=np.array([10_000_000, 10_000_000, 10_000_300]))
+    assert capture_job.observe_tables(again.tables, {WAVES}).seen.at.tolist() == [10_000_000, 10_000_500]
+
+
+def test_a_kept_run_can_be_attacked_again() -> None:
+    """What a recorder keeps of a run gives the guesses of the run, and its truth has the roles."""
+    capture, truth, _ = wires_machines.take_capture(PAPER, 1)
+    parts: dict[str, list[pa.Table]] = {name: [] for name in list_kept_tables("mesh.wires", "machines")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wires_machines, "_TRAINED_ON", 2)
+        recorder = TableRecorder("run 1", {name: part.append for name, part in parts.items()})
+        wires_machines.run(PAPER, 1, None, recorder)
+    kept = {name: pa.concat_tables(part) for name, part in parts.items()}
+    guesses = capture_job.guess_from_captures(kept).to_pylist()
+    assert {row["run"] for row in guesses} == {"run 1"}
+    for (attack, role), scores in score_roles(capture, None).items():
+        found = {row["node"]: row["score"] for row in guesses if (row["attack"], row["role"]) == (attack, role)}
+        assert [found[node] for node in sorted(found)] == scores.tolist()
+    publishers = kept["truth"].filter(pa.compute.equal(kept["truth"]["role"], "publisher"))["node"].to_pylist()
+    assert [int(node) for node in publishers] == np.flatnonzero(truth.publishes).tolist()

@@ -130,6 +130,8 @@ def add_audit(commands: Any) -> None:
         "--epoch", type=positive, default=3600, metavar="SECONDS", help="length of the network's epochs (3600)"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json to this directory")
+    add_spark_options(parser)
+    parser.set_defaults(master=None)
     parser.add_argument(
         "--fail-if",
         action="append",

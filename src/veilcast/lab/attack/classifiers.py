@@ -11,7 +11,7 @@ Training and test use different runs. A row of a run never helps to judge anothe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,13 @@ class BinnedClassifier:
     def scores(self, observations: NDArray[np.float64]) -> NDArray[np.float64]:
         """How much it looks like a subscriber, by row."""
         return np.asarray(_in_bins(observations, self.edges) @ self.weights, np.float64)
+
+
+class ClassifierPair(NamedTuple):
+    """Both, trained on the same rows."""
+
+    linear: LinearClassifier
+    binned: BinnedClassifier
 
 
 def fit_linear(observations: NDArray[np.float64], labels: NDArray[np.bool_]) -> LinearClassifier:

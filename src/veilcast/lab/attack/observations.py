@@ -13,17 +13,19 @@ Nodes are numbers. Two kinds of runs give such observations:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from veilcast.errors import ConfigError
+from veilcast.lab.attack.classifiers import ClassifierPair
 from veilcast.lab.attack.hops import distances_from, hop_distances
-from veilcast.lab.attack.observer import closure, flow_correlation, leaf_rule, publication_waves
-from veilcast.lab.attack.observer.cadence import GapCounts
+from veilcast.lab.attack.observer import cadence, closure, flow_correlation, leaf_rule, publication_waves
+from veilcast.lab.attack.observer.cadence import GapCounts, LinkWindows
 from veilcast.lab.attack.observer.disclosure import RoundMoments, sum_moments
 from veilcast.lab.models.graph import Graph
 
@@ -171,15 +173,34 @@ class CaptureObservations(WireObservations):
     """Times of publications, if the observer is a subscriber; otherwise the waves tell them."""
     topic: NDArray[np.int64]
     """Topic of each of these publications."""
-    cadence: GapCounts
+    gaps: GapCounts
     """Gaps of all cells."""
     volumes: ByteVolumes | None = None
     """None if volumes were not counted."""
     rate: float = 0.1
+    begins_us: int = 0
+    """Time from which rounds are counted."""
+    sent: ActivityRounds | None = None
+    """What each node sent in the same rounds; None if it was not counted."""
+    windows: LinkWindows | None = None
+    """None if windows of links were not summed up."""
+    trained: Mapping[str, ClassifierPair] = field(default_factory=dict)
+    """Classifiers of cadence by role, trained on other captures."""
 
     @property
     def subscribers(self) -> int:
         return round(self.rate * self.nodes)
+
+    @property
+    def departures(self) -> Scores:
+        return np.zeros_like(self.activity) if self.sent is None else self.sent.activity
+
+    @cached_property
+    def cadence_features(self) -> Scores:
+        """The features of each node for a classifier of cadence."""
+        if self.windows is None:
+            raise ConfigError("windows of links were not summed up")
+        return cadence.extract_features(self.windows, self.nodes)
 
     @cached_property
     def publication(self) -> NDArray[np.int64]:
@@ -202,7 +223,7 @@ class CaptureObservations(WireObservations):
             at = self.at[np.unique(self.publication, return_index=True)[1]]
             topic = np.zeros(len(at), np.int64)
         found = np.zeros((len(self.rounds.activity), int(topic.max(initial=0)) + 1), np.bool_)
-        row = at // self.rounds.length_us - self.rounds.first
+        row = (at - self.begins_us) // self.rounds.length_us - self.rounds.first
         known = (row >= 0) & (row < len(found))
         found[row[known], topic[known]] = True
         return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -130,7 +131,11 @@ WAVES: Final = "notes"
 ACTIVITY: Final = "activity"
 CADENCE: Final = "cadence"
 VOLUMES: Final = "volumes"
-"""Parts of a capture, beside the overlay."""
+DEPARTURES: Final = "departures"
+WINDOWS: Final = "windows"
+"""Parts of a capture, beside the overlay: `ACTIVITY` is what nodes received in rounds, `DEPARTURES` what they sent."""
+PUBLISHED: Final = "published"
+"""Times of publications, for an observer that is a subscriber."""
 
 _WIRES: Final[tuple[Attacker[Any], ...]] = (
     _on_wires("leaf", SUBSCRIBER, WireObservations, observer.score_leaf),
@@ -156,6 +161,17 @@ _WIRES: Final[tuple[Attacker[Any], ...]] = (
     _on_wires("cadence", PUBLISHER, CaptureObservations, observer.score_cadence_of_publishers, CADENCE),
     _on_wires("flow-correlation", SUBSCRIBER, CaptureObservations, observer.score_followers, VOLUMES),
     _on_wires("flow-correlation", PUBLISHER, CaptureObservations, observer.score_leaders, VOLUMES),
+    _on_wires(
+        "disclosure", PUBLISHER, CaptureObservations, observer.score_disclosure_of_publishers, DEPARTURES, PUBLISHED
+    ),
+    *(
+        Attacker(name, role, CaptureObservations, partial(score, role=role), (WINDOWS,), trained=True)
+        for role in (SUBSCRIBER, PUBLISHER)
+        for name, score in (
+            ("cadence-linear", observer.score_cadence_linear),
+            ("cadence-binned", observer.score_cadence_binned),
+        )
+    ),
 )
 _COALITIONS: Final = (
     _of_coalition("group-testing", SUBSCRIBER, insider.score_group_tests, SIGHTS, ORIGINS),

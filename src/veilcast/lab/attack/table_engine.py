@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
@@ -46,7 +47,7 @@ class TableEngine(Protocol[Table]):
         """The same rows, computed once however often they are read."""
 
 
-def engine_of(table: AnyTable) -> TableEngine[Any]:
+def engine_of(table: Any) -> TableEngine[Any]:
     """The engine for tables of this kind."""
     return ArrowEngine() if isinstance(table, pa.Table) else SparkEngine(table.sparkSession)
 
@@ -56,7 +57,12 @@ class SparkEngine:
         self._spark = spark
 
     def query(self, sql: str, /, **inputs: DataFrame) -> DataFrame:
-        found: DataFrame = self._spark.sql(sql, **inputs)
+        # Spark forgets the persisted rows of a view when the view is dropped, as its own formatting of queries does at
+        # once. So views stay until the session ends: a name and a plan each.
+        names = {name: f"input_{uuid4().hex}" for name in inputs}
+        for name, table in inputs.items():
+            table.createOrReplaceTempView(names[name])
+        found: DataFrame = self._spark.sql(sql.format(**names))
         return found
 
     def apply_by(
@@ -65,7 +71,11 @@ class SparkEngine:
         return table.groupBy(*keys).applyInArrow(function, tables.spark_schema(row))
 
     def keep(self, table: DataFrame) -> DataFrame:
-        return table.persist()
+        # Persisted rows are found by comparing plans. A query that reads a plan with grouping sets twice renews it, and
+        # does not find its rows. A checkpoint is found by itself; two executors have its rows, and one may be lost.
+        from pyspark import StorageLevel
+
+        return table.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_2)
 
 
 class ArrowEngine:
@@ -107,7 +117,10 @@ def _database() -> DuckDBPyConnection:
     """One connection for each process: to open one takes longer than most queries."""
     import duckdb
 
-    return duckdb.connect(":memory:", config={"threads": 1, "memory_limit": f"{_MEMORY_MB}MB"})
+    database = duckdb.connect(":memory:", config={"threads": 1, "memory_limit": f"{_MEMORY_MB}MB"})
+    # Spark's name for a hash of three columns; only whether two hashes are equal means anything.
+    database.execute("CREATE MACRO xxhash64(a, b, c) AS cast(hash(a, b, c) // 2 AS bigint)")
+    return database
 
 
 _MEMORY_MB: Final = 4_096

@@ -1,8 +1,8 @@
 """The input of an audit: cells reduced to links, gaps, notifications and guesses.
 
 A capture may hold several networks (`networks`). Each network's record is attacked as a whole and in parts of equal
-length, each by itself. This shows the suspects, and whether attackers would suspect them again. Small captures are read
-into memory (`memory_reader`), larger ones by Spark (`spark_reader`); both give the same result.
+length, each by itself. This shows the suspects, and whether attackers would suspect them again. Small captures are
+read into memory, larger ones by Spark (`reader`); both give the same result.
 """
 
 from __future__ import annotations
@@ -64,7 +64,5 @@ PARTS: Final = 8
 """Number of parts that a record is cut into."""
 BIN: Final = 8
 """Number of bins over which the length of a gap, in milliseconds, doubles."""
-HEARTBEAT_US: Final = 1_000_000
-"""Heartbeat if nothing periodic tells it, in microseconds."""
 SMALL_BYTES: Final = 512 << 20
 """Total size of captures that still fit into memory as cells: about a gigabyte there."""

@@ -93,6 +93,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
 """Kind of run -> engine -> function."""
 KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "mesh.flows": {"kernel": ("truth", "topology", "cells")},
+    "mesh.wires": {"machines": ("truth", "cells", "topology", "presence", "published", "facts")},
 }
 """Kind of run -> engine -> the tables that its function hands to a recorder, its fourth argument."""
 ENGINES: Final[Mapping[str, RunFunction]] = {

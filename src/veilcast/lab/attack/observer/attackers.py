@@ -122,11 +122,24 @@ def score_survivor_of_epochs(seen: EpochObservations) -> Scores:
 
 
 def score_cadence_of_subscribers(seen: CaptureObservations) -> Scores:
-    return cadence.score_cadence(seen.cadence, seen.nodes).received
+    return cadence.score_cadence(seen.gaps, seen.nodes).received
 
 
 def score_cadence_of_publishers(seen: CaptureObservations) -> Scores:
-    return cadence.score_cadence(seen.cadence, seen.nodes).sent
+    return cadence.score_cadence(seen.gaps, seen.nodes).sent
+
+
+def score_disclosure_of_publishers(seen: CaptureObservations) -> Scores:
+    """The topic in question alone: what each node sends more while it is busy."""
+    return disclosure.score_disclosure(seen.busy[:, 0], seen.departures)
+
+
+def score_cadence_linear(seen: CaptureObservations, role: str) -> Scores:
+    return seen.trained[role].linear.scores(seen.cadence_features)
+
+
+def score_cadence_binned(seen: CaptureObservations, role: str) -> Scores:
+    return seen.trained[role].binned.scores(seen.cadence_features)
 
 
 def score_followers(seen: CaptureObservations) -> Scores:

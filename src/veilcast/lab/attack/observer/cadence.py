@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    pass
 
 SentCells: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Send times to one peer, in order, and the size of each cell."""
@@ -137,84 +137,9 @@ def summarise_groups(group: NDArray[np.integer], values: NDArray[np.float64], gr
     return np.hstack([mean, np.sqrt(spread / many), most])
 
 
-def count_gaps(t_us: Times, src: Nodes, dst: Nodes, size: NDArray[np.int64], grain_us: int = 1000) -> GapCounts:
-    order, gap_us = _gaps(t_us, src, dst, size)
-    src, dst, gap, size = src[order], dst[order], gap_us // grain_us, size[order]
-    kinds = np.lexsort((size, gap, dst, src))
-    src, dst, gap, size = src[kinds], dst[kinds], gap[kinds], size[kinds]
-    starts, cells = _stretches(src, dst, gap, size)
-    return GapCounts(src[starts], dst[starts], gap[starts], size[starts], cells)
-
-
-def summarise_windows(t_us: Times, src: Nodes, dst: Nodes, size: NDArray[np.int64], window_us: int) -> LinkWindows:
-    order, gap_us = _gaps(t_us, src, dst, size)
-    src, dst, window = src[order], dst[order], t_us[order] // window_us
-    # A link's cells are in time order, so each of its windows is a run of rows.
-    starts, cells = _stretches(src, dst, window)
-    columns = [cells, *_moments(gap_us, starts, cells), *_moments(size[order], starts, cells)]
-    return LinkWindows(src[starts], dst[starts], window[starts], np.column_stack(columns).astype(np.float64))
-
-
-def count_gaps_frame(cells: DataFrame, grain_us: int = 1000) -> DataFrame:
-    """`count_gaps` of a frame: columns run, src, dst, gap, size, cells."""
-    from pyspark.sql import functions as sql
-
-    grains = sql.expr(f"gap_us div {grain_us}").alias("gap")
-    counts = _with_gaps(cells).groupBy(_LINK, grains, "size").agg(sql.count("*").alias("cells"))
-    return _name_links(counts, cells).select("run", "src", "dst", "gap", "size", "cells")
-
-
-def _gaps(t_us: Times, src: Nodes, dst: Nodes, size: NDArray[np.int64]) -> tuple[NDArray[np.intp], Times]:
-    """The rows that have a predecessor on their link, and their gaps, sorted by link and time. Of cells at the same
-    time the smaller comes first, here and in frames."""
-    order = np.lexsort((size, t_us, dst, src))
-    follows = (np.diff(src[order]) == 0) & (np.diff(dst[order]) == 0)
-    return order[1:][follows], np.diff(t_us[order])[follows]
-
-
-def _stretches(*columns: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Where runs of equal rows begin, and how many rows each run has."""
-    fresh = np.ones(len(columns[0]), np.bool_)
-    fresh[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    starts = np.flatnonzero(fresh)
-    return starts, np.diff(np.append(starts, len(fresh)))
-
-
-def _moments(values: NDArray[np.int64], starts: NDArray[np.intp], many: NDArray[np.intp]) -> list[NDArray[np.float64]]:
-    """The mean, spread, minimum and maximum of each run of rows."""
-    if not len(starts):
-        return [np.zeros(0)] * 4
-    mean = np.add.reduceat(values, starts) / many
-    spread = np.sqrt(np.add.reduceat((values - np.repeat(mean, many)) ** 2, starts) / many)
-    least, most = (form.reduceat(values, starts).astype(np.float64) for form in (np.minimum, np.maximum))
-    return [mean, spread, least, most]
-
-
-def _with_gaps(cells: DataFrame) -> DataFrame:
-    """Columns link, t_us, size, gap_us. The sorted rows are as narrow as possible: links are 64 bits of a hash, so two
-    of a million links collide with a probability below one in ten million."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as sql
-
-    narrow = cells.select(_hash_link(), "t_us", sql.col("size").cast("int").alias("size"))
-    before = sql.lag("t_us").over(Window.partitionBy(_LINK).orderBy("t_us", "size"))
-    return narrow.withColumn("gap_us", sql.col("t_us") - before).where("gap_us is not null")
-
-
-def _name_links(found: DataFrame, cells: DataFrame) -> DataFrame:
-    """Add run, src and dst of each link; links are few."""
-    from pyspark.sql import functions as sql
-
-    return found.join(sql.broadcast(cells.select(_hash_link(), "run", "src", "dst").distinct()), _LINK)
-
-
-def _hash_link() -> Column:
-    from pyspark.sql import functions as sql
-
-    return sql.xxhash64("run", "src", "dst").alias(_LINK)
-
-
-_LINK: Final = "link"
+GRAIN_US: Final = 1_000
+"""Gaps are counted in these, in microseconds."""
+WINDOW_US: Final = 1_000_000
 WINDOW_FEATURES: Final = (
     "cells",
     "gap",

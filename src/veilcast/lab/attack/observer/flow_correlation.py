@@ -57,19 +57,6 @@ def correlations(leaving: Series, arriving: Series, lags: int) -> tuple[NDArray[
     return best, at
 
 
-def bin_bytes(
-    t_us: NDArray[np.int64], ends: NDArray[np.int32], size: NDArray[np.int64], nodes: int, bin_us: int
-) -> Series:
-    """Bytes by node and bin, from the first cell to the last; `ends` holds the source or the destination of
-    each cell."""
-    if not len(t_us):
-        return np.zeros((nodes, 1))
-    at = (t_us - t_us.min()) // bin_us
-    bins = int(at.max()) + 1
-    counted = np.bincount(ends.astype(np.int64) * bins + at, size.astype(np.float64), nodes * bins)
-    return counted.reshape(nodes, bins).astype(np.float64)
-
-
 def remove_rhythm(values: Series, period: int) -> Series:
     """Subtract the median of each place in the period, over whole periods of `period` bins; 0 if there is no whole
     period."""

@@ -18,42 +18,12 @@ Most attackers from outside begin here. Rows are cells: time, source, destinatio
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.models.numba_cache import jit
-
-
-class PublicationWaves(NamedTuple):
-    """The notifications among some cells, in time order."""
-
-    row: NDArray[np.int64]
-    """Row of each notification's cell."""
-    publication: NDArray[np.int64]
-    """Publication that each cell is a copy of; numbered from 0 by the time of the first copy."""
-
-
-def find_notifications(
-    t_us: NDArray[np.int64],
-    src: NDArray[np.int32],
-    dst: NDArray[np.int32],
-    size: NDArray[np.int64],
-    heartbeat_us: int,
-) -> PublicationWaves:
-    """All notifications of a record, whose rows may come in any order."""
-    found = notification_size(t_us, src, dst, size, heartbeat_us)
-    return notifications_of_size(t_us, src, dst, size, NO_NOTIFICATIONS if found is None else found)
-
-
-def notifications_of_size(
-    t_us: NDArray[np.int64], src: NDArray[np.int32], dst: NDArray[np.int32], size: NDArray[np.int64], notes: int
-) -> PublicationWaves:
-    """The same, if the size of a notification is known."""
-    rows = np.flatnonzero(size == notes)
-    rows = rows[np.lexsort((dst[rows], src[rows], t_us[rows]))]
-    return PublicationWaves(rows, assign_publications(t_us[rows], src[rows], dst[rows]))
 
 
 def notification_size(
@@ -169,8 +139,6 @@ def _publications(
     return found
 
 
-NO_NOTIFICATIONS: Final = -1
-"""A size that no cell has."""
 USUAL_SHARE: Final = 0.9
 """Share of the links on which a usual size is seen at least."""
 PHASE_BIN_US: Final = 1_000

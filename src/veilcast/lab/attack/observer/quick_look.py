@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.observer import disclosure, leaf_rule, mesh_source
-from veilcast.lab.attack.observer.captured_cells import CapturedCells
+from veilcast.lab import tables
+from veilcast.lab.attack.observer import capture_job, disclosure, leaf_rule, mesh_source
+from veilcast.lab.attack.registry import ACTIVITY, WAVES
+from veilcast.observe import FactRow, PublishedRow
 
 
 @dataclass(frozen=True)
@@ -40,25 +42,28 @@ class QuickLook:
 
 def take_quick_look(table: pa.Table, heartbeat_us: int, published_us: Sequence[int]) -> QuickLook:
     """Look at a table of cells of one run."""
-    cells = CapturedCells.from_table(table)
-    seen = cells.observations(
-        heartbeat_us, cells.notification_size(heartbeat_us), published=np.array(published_us, np.int64)
-    )
-    names, count = cells.names, len(seen.flows)
+    if not len(table):
+        return QuickLook(frozenset(), Counter(), 0, None, (), {}, {})
+    run = table["run"][0].as_py()
+    facts = [FactRow(run, "heartbeat_us", float(heartbeat_us)), FactRow(run, "window_us", float(MOMENT_US))]
+    observed = {"cells": table, "facts": tables.from_rows(FactRow, facts)}
+    known = {"published": tables.from_rows(PublishedRow, [PublishedRow(run, "", t_us) for t_us in published_us])}
+    _, names, _, seen = capture_job.observe_tables(observed, {WAVES})
+    moments = capture_job.observe_tables(observed | known, {ACTIVITY}).seen
+    count = len(seen.flows)
     named, scores = np.zeros(len(names)), np.zeros(len(names))
     for src, dst, _ in seen.flows:
         named += leaf_rule.find_leaves(src, dst, len(names))
         scores += leaf_rule.score_leaf_rule(src, dst, len(names))
     source = mesh_source.score_flow_source(seen.publication, seen.src, seen.dst, seen.at, len(names))
-    moments = replace(seen, rounds=cells.rounds(MOMENT_US))
     return QuickLook(
-        links=frozenset((names[u], names[v]) for u, v in zip(*cells.links(), strict=True)),
+        links=frozenset((names[u], names[v]) for u, v in zip(*seen.graph.edges(), strict=True)),
         notes=Counter((names[u], names[v]) for u, v in zip(seen.src, seen.dst, strict=True)),
         publications=count,
         publisher=names[source.argmax()] if count else None,
         readers=tuple(name for name, often in zip(names, named, strict=True) if 2 * often > count),
         scores=_by_name(names, scores / max(1, count)),
-        volumes=_by_name(names, disclosure.score_disclosure(moments.busy[:, 0], moments.rounds.activity)),
+        volumes=_by_name(names, disclosure.score_disclosure(moments.busy[:, 0], moments.activity)),
     )
 
 

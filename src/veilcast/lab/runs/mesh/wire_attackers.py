@@ -1,36 +1,36 @@
 """Every attacker from outside, on a capture of a network whose roles are known.
 
-Attackers receive the cells, the overlay, the share of readers, and the publication times, which any reader of the topic
-knows. If no size stands out there are no notifications to follow, and attackers that follow notifications would have
-nothing to say. They receive instead the links that carried more than usual just after a publication, and the first cell
-of each link. On a network that hides nothing these links are the mesh. On a network that hides everything they are
-random.
+A capture becomes observation tables, and the job of captures (`capture_job`) attacks them, as it attacks stored tables
+and captures of any origin. Attackers receive the cells, the overlay, the share of readers, and the publication times,
+which any reader of the topic knows.
 
 Two attackers are trained on captures of other worlds: cadence as a linear classifier, and as a classifier in bins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from functools import cached_property, partial
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.classifiers import BinnedClassifier, LinearClassifier, fit_binned, fit_linear
-from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations
-from veilcast.lab.attack.observer import cadence, disclosure, flow_correlation, publication_waves
-from veilcast.lab.attack.registry import attackers_on
+from veilcast.lab.attack.classifiers import ClassifierPair, fit_binned, fit_linear
+from veilcast.lab.attack.observations import CaptureObservations
+from veilcast.lab.attack.observer import capture_job
+from veilcast.lab.attack.registry import WINDOWS, attackers_on
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import TableRecorder
 from veilcast.lab.measure.ranking import auc, true_positives_at
 from veilcast.lab.models.graph import Graph
 
 Mask = NDArray[np.bool_]
 Scores = NDArray[np.float64]
-RoleScores: TypeAlias = tuple[str, str, Scores]
-"""An attack, a role, and how much each node looks like it."""
+TrainedCadence: TypeAlias = Mapping[str, ClassifierPair]
+"""Classifiers by role, trained on captures with known roles."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +48,37 @@ class WireCapture:
     epoch_us: int
 
     @cached_property
-    def cadence_features(self) -> Scores:
-        """The features of each node for a classifier of cadence."""
-        seen = cadence.summarise_windows(self.t_us, self.src, self.dst, self.size, _WINDOW_US)
-        return cadence.extract_features(seen, self.graph.nodes)
+    def tables(self) -> dict[str, pa.Table]:
+        """The observation tables, with a node's number for its name."""
+        found: dict[str, pa.Table] = {}
+        self.record(TableRecorder("", {name: partial(found.__setitem__, name) for name in CAPTURE_TABLES}))
+        return found
+
+    def record(self, recorder: TableRecorder) -> None:
+        """Record what the observer has."""
+        epoch = self.t_us // self.epoch_us
+        nodes, epochs = np.arange(self.graph.nodes), np.arange(epoch[0], epoch[-1] + 1)
+        if recorder.wants("cells"):
+            columns = {"t_us": self.t_us, "src": self.names(self.src), "dst": self.names(self.dst), "size": self.size}
+            recorder.record("cells", epoch=epoch, **columns)
+        u, v = self.graph.edges()
+        recorder.record("topology", epoch=epochs[0], u=self.names(u), v=self.names(v))
+        there = {"epoch": np.repeat(epochs, len(nodes)), "node": self.names(np.tile(nodes, len(epochs)))}
+        recorder.record("presence", **there)
+        recorder.record("published", topic=_TOPIC, t_us=self.published)
+        facts = {
+            "heartbeat_us": self.heartbeat_us,
+            "epoch_us": self.epoch_us,
+            # Rounds begin with the first cell.
+            "begins_us": self.t_us[0],
+            "subscriber_share": self.subscriber_share,
+        }
+        recorder.record("facts", name=list(facts), value=np.array(list(facts.values()), np.float64))
+
+    def names(self, nodes: NDArray[Any]) -> pa.Array:
+        """Names in the order of numbers."""
+        width = len(str(self.graph.nodes - 1))
+        return pa.array([f"{node:0{width}d}" for node in range(self.graph.nodes)]).take(pa.array(nodes, pa.int32()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,30 +92,30 @@ class CaptureRoles:
         everybody = np.ones(len(self.publishes), np.bool_)
         return (everybody, self.publishes) if role == "publisher" else (~self.publishes, self.subscribes)
 
-
-class TrainedCadence(NamedTuple):
-    """Classifiers trained on captures with known roles, by role."""
-
-    by_role: dict[str, tuple[LinearClassifier, BinnedClassifier]]
+    def record(self, recorder: TableRecorder, capture: WireCapture) -> None:
+        """Record the table `truth`."""
+        for role, having in (("publisher", self.publishes), ("subscriber", self.subscribes)):
+            since, until = capture.t_us[[0, -1]]
+            nodes = capture.names(np.flatnonzero(having))
+            recorder.record("truth", topic=_TOPIC, node=nodes, role=role, since_us=since, until_us=until)
 
 
 def train_cadence(captures: list[tuple[WireCapture, CaptureRoles]]) -> TrainedCadence:
-    def fitted(role: str) -> tuple[LinearClassifier, BinnedClassifier]:
-        rows, labels = [], []
-        for capture, truth in captures:
-            asked, positive = truth.candidates(role)
-            rows.append(capture.cadence_features[asked])
-            labels.append(positive[asked])
-        values, known = np.vstack(rows), np.concatenate(labels)
-        return fit_linear(values, known), fit_binned(values, known)
+    features = [_cadence_features(capture) for capture, _ in captures]
 
-    return TrainedCadence({role: fitted(role) for role in ROLES})
+    def fitted(role: str) -> ClassifierPair:
+        asked, positive = zip(*(truth.candidates(role) for _, truth in captures), strict=True)
+        values = np.vstack([rows[kept] for rows, kept in zip(features, asked, strict=True)])
+        known = np.concatenate([having[kept] for having, kept in zip(positive, asked, strict=True)])
+        return ClassifierPair(fit_linear(values, known), fit_binned(values, known))
+
+    return {role: fitted(role) for role in ROLES}
 
 
-def measure_attackers(capture: WireCapture, truth: CaptureRoles, trained: TrainedCadence) -> list[Measure]:
+def measure_attackers(capture: WireCapture, truth: CaptureRoles, trained: TrainedCadence | None) -> list[Measure]:
     """How well each attacker recognises either role. The metrics of publishers have the role in their names."""
     found = []
-    for attack, role, scores in score_roles(capture, trained):
+    for (attack, role), scores in score_roles(capture, trained).items():
         asked, positive = truth.candidates(role)
         guess, known = scores[asked], positive[asked]
         of = "" if role == "subscriber" else f"_{role}"
@@ -102,68 +129,22 @@ def measure_attackers(capture: WireCapture, truth: CaptureRoles, trained: Traine
     return [*found, Measure("", "cells", 0, len(capture.size)), Measure("", "sizes", 0, sizes)]
 
 
-def score_roles(capture: WireCapture, trained: TrainedCadence) -> Iterator[RoleScores]:
-    seen = observe_capture(capture)
-    for each in attackers_on(CaptureObservations):
-        yield each.name, each.role, each.score_topics(seen)[0]
-    yield "disclosure", "publisher", disclosure.score_disclosure(seen.busy[:, 0], _bytes(capture, capture.src).T)
-    for role, (linear, binned) in trained.by_role.items():
-        yield "cadence-linear", role, linear.scores(capture.cadence_features)
-        yield "cadence-binned", role, binned.scores(capture.cadence_features)
+def score_roles(capture: WireCapture, trained: TrainedCadence | None) -> dict[tuple[str, str], Scores]:
+    """The scores of each attack for each role, in the order of nodes."""
+    guesses = capture_job.guess_from_captures(capture.tables, trained=trained).sort_by("node")
+    found: dict[tuple[str, str], list[float]] = {}
+    columns = (guesses[name].to_pylist() for name in ("attack", "role", "score"))
+    for attack, role, score in zip(*columns, strict=True):
+        found.setdefault((attack, role), []).append(score)
+    return {key: np.array(scores) for key, scores in found.items()}
 
 
-def observe_capture(capture: WireCapture) -> CaptureObservations:
-    """The input of attackers."""
-    rows = find_copies(capture)
-    first = int(capture.t_us[0])
-    epoch = capture.t_us // capture.epoch_us - first // capture.epoch_us
-    return CaptureObservations(
-        graph=capture.graph,
-        present=np.ones((int(epoch[-1]) + 1, capture.graph.nodes), np.bool_),
-        src=capture.src[rows],
-        dst=capture.dst[rows],
-        at=capture.t_us[rows],
-        epoch=epoch[rows],
-        rounds=ActivityRounds(capture.heartbeat_us, 0, _bytes(capture, capture.dst).T),
-        # Rounds begin with the first cell.
-        published=capture.published - first,
-        topic=np.zeros(len(capture.published), np.int64),
-        cadence=cadence.count_gaps(capture.t_us, capture.src, capture.dst, capture.size),
-        volumes=ByteVolumes(
-            *(_bytes(capture, ends, flow_correlation.BINS_PER_HEARTBEAT) for ends in (capture.src, capture.dst))
-        ),
-        rate=capture.subscriber_share,
-    )
-
-
-def find_copies(capture: WireCapture) -> NDArray[np.int64]:
-    """The rows that look like copies of notifications, or the best substitutes for them."""
-    columns = (capture.t_us, capture.src, capture.dst, capture.size)
-    found = publication_waves.find_notifications(*columns, capture.heartbeat_us).row
-    return found if len(found) else _after_notes(capture)
-
-
-def _after_notes(capture: WireCapture) -> NDArray[np.int64]:
-    _, link = np.unique(capture.src.astype(np.int64) * capture.graph.nodes + capture.dst, return_inverse=True)
-    lasted = max(1, int(capture.t_us[-1] - capture.t_us[0]))
-    usual = np.bincount(link) * _MOMENT_US / lasted
-    found = []
-    for begin in capture.published:
-        first, last = np.searchsorted(capture.t_us, [begin, begin + _MOMENT_US])
-        links, rows, cells = np.unique(link[first:last], return_index=True, return_counts=True)
-        found.append(first + rows[cells > usual[links]])
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
-
-
-def _bytes(capture: WireCapture, ends: NDArray[np.int32], parts: int = 1) -> NDArray[np.float64]:
-    """Bytes by node and heartbeat, or part of a heartbeat."""
-    bin_us = capture.heartbeat_us // parts
-    return flow_correlation.bin_bytes(capture.t_us, ends, capture.size, capture.graph.nodes, bin_us)
+def _cadence_features(capture: WireCapture) -> Scores:
+    return capture_job.observe_tables(capture.tables, {WINDOWS}).seen.cadence_features
 
 
 ROLES: Final = ("subscriber", "publisher")
-ATTACKER_COUNT: Final = len(attackers_on(CaptureObservations)) + 1 + 2 * len(ROLES)
+ATTACKER_COUNT: Final = len(attackers_on(CaptureObservations))
 """Number of pairs of role and attack. An alarm raised by any of them has this many chances to be false."""
-_WINDOW_US: Final = 1_000_000
-_MOMENT_US: Final = 400_000
-"""Time after a publication: a few hops in any profile."""
+CAPTURE_TABLES: Final = ("cells", "topology", "presence", "published", "facts")
+_TOPIC: Final = "a"

@@ -26,7 +26,7 @@ from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import captured_network
 from veilcast.lab.runs.mesh.loopback_network import LoopbackPopulation, exclusive_addresses
 from veilcast.lab.runs.mesh.traffic_day import EPOCH_US, PHASE_MESH, PHASE_US, TrafficDay, publication_times, run_day
-from veilcast.lab.runs.mesh.wire_attackers import CaptureRoles, TrainedCadence, WireCapture, measure_attackers
+from veilcast.lab.runs.mesh.wire_attackers import CaptureRoles, WireCapture, measure_attackers
 from veilcast.machine import Address
 from veilcast.mesh.config import MeshConfig
 from veilcast.sim.engine import START_US
@@ -42,7 +42,7 @@ def run(params: MeshWires, seed: int, data: Path | None = None) -> list[Measure]
 def measure_day(people: LoopbackPopulation, seen: TrafficDay, seed: int) -> list[Measure]:
     """Everything that an observer of this day learns."""
     found = [
-        *measure_attackers(*_make_capture(people, seen, seed), TrainedCadence({})),
+        *measure_attackers(*_make_capture(people, seen, seed), None),
         Measure("", "delivered", 0, seen.delivered),
     ]
     samples, kinds = sample_bursts(seen)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.plan import SEEDS_MAX
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import captured_network
 from veilcast.lab.runs.mesh.wire_attackers import (
@@ -41,8 +42,10 @@ from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label
 
 
-def run(params: MeshWires, seed: int, data: Path | None = None) -> list[Measure]:
+def run(params: MeshWires, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER) -> list[Measure]:
     capture, truth, delivered = take_capture(params, seed)
+    capture.record(recorder)
+    truth.record(recorder, capture)
     found = measure_attackers(capture, truth, _train(params))
     return [*found, Measure("", "delivered", 0, delivered)]
 

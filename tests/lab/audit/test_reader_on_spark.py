@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from support.recorded_network import make_probes, members, other_network, write_cells
 from support.ring_traffic import NODES, RING, record_ring, sort_by_time
-from veilcast.lab.audit import audit, memory_reader, operator_files, spark_reader
+from veilcast.lab.audit import audit, operator_files, reader
 from veilcast.lab.audit.observed import ObservedNetwork
 from veilcast.lab.audit.operator_files import OverlayLink
 from veilcast.lab.spark import session
@@ -44,8 +44,8 @@ def test_spark_and_memory_find_the_same(links: tuple[OverlayLink, ...], spark: S
     known = operator_files.read_members(members(tmp_path / "m.json"))
     listed = {member.node for member in known}
     for named in (listed, ()):
-        one = spark_reader.observe([net], EPOCH_US, links if named else (), spark, named)
-        other = memory_reader.observe([net], EPOCH_US, links if named else (), named)
+        one = reader.observe([net], EPOCH_US, links if named else (), named, spark=spark)
+        other = reader.observe([net], EPOCH_US, links if named else (), named)
         assert (one.left_out, one.seen) == (other.left_out, other.seen)
         assert len(one.networks) == len(other.networks) == (1 if named else 2)
         for ours, theirs in zip(one.networks, other.networks, strict=True):

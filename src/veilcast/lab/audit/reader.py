@@ -1,0 +1,209 @@
+"""Captures of any size, observed for an audit.
+
+The cells are an Arrow table in this process, or, with a session, a frame. All else is one path over either engine
+(`table_engine`), and its results are as small as links, notifications and nodes are. Each network is a run of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from veilcast.lab import capture, tables
+from veilcast.lab.attack.grouped_tables import distinct_values
+from veilcast.lab.attack.observer import capture_job
+from veilcast.lab.attack.observer.publication_waves import estimate_heartbeat_us
+from veilcast.lab.attack.observer.reduced_cells import HEARTBEAT_US, RecordParts, ReducedCells
+from veilcast.lab.attack.table_engine import AnyTable, engine_of
+from veilcast.lab.audit import networks
+from veilcast.lab.audit.observed import BIN, PARTS, AttackerGuesses, ObservedCapture, ObservedNetwork, require_one
+from veilcast.lab.audit.operator_files import OverlayLink
+from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
+from veilcast.observe import FactRow, TopologyRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def observe(
+    captures: Sequence[Path],
+    epoch_us: int,
+    links: Sequence[OverlayLink] = (),
+    listed: Collection[str] = (),
+    *,
+    only_listed: bool = False,
+    spark: SparkSession | None = None,
+) -> ObservedCapture:
+    """Observe each network of the captures; `networks.split_networks` defines a network."""
+    trusted = networks.listed_nodes(links, listed)
+    if spark is None:
+        cells, reading = capture.read(captures, run="", epoch_us=epoch_us, trusted=trusted)
+        return _observe(cells, reading, links, listed, only_listed, None)
+    frame, reading = capture.read(captures, run="", epoch_us=epoch_us, trusted=trusted, spark=spark)
+    try:
+        return _observe(frame, reading, links, listed, only_listed, spark)
+    except SPARK_ERRORS as error:
+        raise translate_error(error) from error
+
+
+def _observe(
+    cells: AnyTable,
+    reading: capture.ReadingReport,
+    links: Sequence[OverlayLink],
+    listed: Collection[str],
+    only_listed: bool,
+    spark: SparkSession | None,
+) -> ObservedCapture:
+    engine, convert = engine_of(cells), _converter(spark)
+    if not isinstance(cells, pa.Table):
+        cells = cells.persist()
+    counted = _collect(engine.query(_CARRIED, cells=cells))
+    require_one(len(counted["run"].unique()))
+    carried = counted.drop_columns(["run"])
+    found, left_out = networks.split_networks(carried, links, listed, only_listed=only_listed)
+    seen = frozenset(end for name in ("src", "dst") for end in carried[name].unique().to_pylist())
+    if len(found) == 1 and seen <= found[0]:
+        runs, within = {counted["run"][0].as_py(): carried}, cells
+    else:
+        names = [f"network {number}" for number in range(len(found))]
+        runs = {run: networks.rows_within(carried, network) for run, network in zip(names, found, strict=True)}
+        within = engine.query(_WITHIN, cells=cells, members=convert(_list_members(names, found)))
+    beats = _estimate_heartbeats(_collect(engine.query(_SAMPLED, cells=within, some=convert(_choose_links(runs)))))
+    beats = {run: beats.get(run, HEARTBEAT_US) for run in runs}
+    facts = [FactRow(run, "heartbeat_us", float(beat)) for run, beat in beats.items()]
+    observed = {"cells": within, "facts": convert(tables.from_rows(FactRow, facts))}
+    if links:
+        told = [
+            row for run, network in zip(runs, found, strict=True) for row in _overlay(run, network, links, runs[run])
+        ]
+        observed["topology"] = convert(tables.from_rows(TopologyRow, told))
+    chosen = capture_job.choose_attackers(None, published=False, trained=False)
+    parts = convert(tables.from_rows(RecordParts, [_cut(run, rows) for run, rows in runs.items()]))
+    reduced = ReducedCells(observed, capture_job.needed_parts(chosen), parts)
+    guesses = _collect(capture_job.guess_from_reduced(reduced, observed, chosen, {}))
+    gaps = _collect(engine.query(_GAPS, gaps=reduced.gaps))
+    notes = _collect(engine.query("SELECT run, t_us, src, dst, cells FROM {copies}", copies=reduced.copies))
+    observed_networks = [
+        ObservedNetwork(
+            reading,
+            beats[run],
+            carried,
+            _rows_of(gaps, run),
+            _repeat(_rows_of(notes, run)),
+            *_by_attacker(guesses, run),
+        )
+        for run, carried in runs.items()
+    ]
+    return ObservedCapture(observed_networks, left_out, seen)
+
+
+def _converter(spark: SparkSession | None) -> Callable[[pa.Table], AnyTable]:
+    """What makes a small table one of the same kind as the cells."""
+    return (lambda table: table) if spark is None else spark.createDataFrame
+
+
+def _collect(table: AnyTable) -> pa.Table:
+    """The rows in this process, in a fixed order."""
+    found = table if isinstance(table, pa.Table) else table.toArrow()
+    return found.sort_by([(name, "ascending") for name in found.column_names])
+
+
+def _rows_of(table: pa.Table, run: str) -> pa.Table:
+    return table.filter(pc.equal(table["run"], run)).drop_columns(["run"])
+
+
+def _repeat(notes: pa.Table) -> pa.Table:
+    """A row for each notification."""
+    return notes.take(np.repeat(np.arange(len(notes)), notes["cells"].to_numpy())).drop_columns(["cells"])
+
+
+def _list_members(names: Sequence[str], found: Sequence[frozenset[str]]) -> pa.Table:
+    pairs = [(name, node) for name, network in zip(names, found, strict=True) for node in sorted(network)]
+    return pa.table({"network": [name for name, _ in pairs], "node": [node for _, node in pairs]})
+
+
+def _choose_links(runs: Mapping[str, pa.Table]) -> pa.Table:
+    """Some links of each network, and the time until which they are looked at."""
+    found = []
+    for run, carried in runs.items():
+        links = carried.group_by(["src", "dst"]).aggregate([]).sort_by([("src", "ascending"), ("dst", "ascending")])
+        until = pc.min(carried["first"]).as_py() + _SAMPLE_US
+        some = links.slice(0, _SAMPLE_LINKS)
+        found.append(
+            some.append_column("run", pa.array([run] * len(some))).append_column(
+                "until_us", pa.array([until] * len(some), pa.int64())
+            )
+        )
+    return pa.concat_tables(found)
+
+
+def _estimate_heartbeats(sample: pa.Table) -> dict[str, int]:
+    """The heartbeats of the networks in which anything is periodic."""
+    found = {}
+    for run in sample["run"].unique().to_pylist():
+        rows = _rows_of(sample, run)
+        names = distinct_values([rows["src"], rows["dst"]])
+        src, dst = (np.asarray(pc.index_in(rows[end], names).to_numpy(), np.int32) for end in ("src", "dst"))
+        beat = estimate_heartbeat_us(rows["t_us"].to_numpy(), src, dst, rows["size"].to_numpy())
+        if beat is not None:
+            found[run] = beat
+    return found
+
+
+def _overlay(run: str, network: frozenset[str], links: Sequence[OverlayLink], carried: pa.Table) -> list[TopologyRow]:
+    """The links that the operator has listed; of a network without any, those that carried cells."""
+    listed = [TopologyRow(run, 0, link.u, link.v) for link in links if link.u in network and link.v in network]
+    if listed:
+        return listed
+    return [
+        TopologyRow(run, 0, u, v)
+        for u, v in zip(carried["src"].to_pylist(), carried["dst"].to_pylist(), strict=True)
+        if u != v
+    ]
+
+
+def _cut(run: str, carried: pa.Table) -> RecordParts:
+    first, last = pc.min(carried["first"]).as_py(), pc.max(carried["last"]).as_py()
+    return RecordParts(run, first, (last - first) // PARTS + 1)
+
+
+def _by_attacker(guesses: pa.Table, run: str) -> tuple[list[str], list[AttackerGuesses]]:
+    """The nodes in order, and each attacker's scores; 0 in a part without any cell."""
+    names = pc.unique(_rows_of(guesses, run)["node"]).sort()
+    shape = len(names)
+    scores: dict[tuple[str, str], NDArray[np.float64]] = {}
+    for row, name in enumerate([run, *(capture_job.part_name(run, part) for part in range(PARTS))]):
+        rows = _rows_of(guesses, name)
+        node, score = pc.index_in(rows["node"], names).to_numpy(), rows["score"].to_numpy()
+        attack, role = (rows[column].to_numpy(zero_copy_only=False) for column in ("attack", "role"))
+        for key in dict.fromkeys(zip(attack.tolist(), role.tolist(), strict=True)):
+            own = (attack == key[0]) & (role == key[1])
+            scores.setdefault(key, np.zeros((1 + PARTS, shape)))[row, node[own]] = score[own]
+    return names.to_pylist(), [AttackerGuesses(*key, found[0], found[1:]) for key, found in scores.items()]
+
+
+_SAMPLE_LINKS: Final = 32
+_SAMPLE_US: Final = 120_000_000
+_CARRIED: Final = """
+SELECT run, src, dst, size, count(*) AS cells, min(t_us) AS first, max(t_us) AS last FROM {cells}
+GROUP BY run, src, dst, size
+"""
+_WITHIN: Final = """
+SELECT /*+ BROADCAST(a), BROADCAST(b) */ a.network AS run, c.epoch, c.t_us, c.src, c.dst, c.size FROM {cells} AS c
+JOIN {members} AS a ON c.src = a.node JOIN {members} AS b ON c.dst = b.node AND a.network = b.network
+"""
+_SAMPLED: Final = """
+SELECT /*+ BROADCAST(s) */ c.run, c.t_us, c.src, c.dst, c.size FROM {cells} AS c
+JOIN {some} AS s ON c.run = s.run AND c.src = s.src AND c.dst = s.dst WHERE c.t_us < s.until_us
+"""
+_GAPS: Final = f"""
+SELECT run, src, dst, cast(floor({BIN} * log2(1 + gap) + 1e-9) as bigint) AS bin, cast(sum(cells) as bigint) AS cells
+FROM {{gaps}} GROUP BY run, src, dst, cast(floor({BIN} * log2(1 + gap) + 1e-9) as bigint)
+"""  # noqa: S608
+"""Bins of gaps; the tiny number takes a power of two into its own bin, however an engine rounds the logarithm."""
