@@ -57,7 +57,7 @@ class Bench:
         self.config = BrokerConfig(profile=profile, **settings)  # type: ignore[arg-type]
         self.broker = Broker(
             self.config,
-            broker_keyrings.signed(),
+            broker_keyrings.signed_overlay(),
             OPERATOR.public,
             Address("B2.1"),
             broker_keyrings.signing("B2", 1),
@@ -149,7 +149,7 @@ def test_a_broker_needs_a_key_of_the_overlay() -> None:
     with pytest.raises(ConfigError):
         Broker(
             BrokerConfig(),
-            broker_keyrings.signed(),
+            broker_keyrings.signed_overlay(),
             OPERATOR.public,
             Address("x"),
             SigningKey(Secret(bytes(32))),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from support.deployment_network import MS, OPERATOR, PACE, DeploymentNetwork, entry, key, overlay, signed
+from support.deployment_network import MS, OPERATOR, PACE, DeploymentNetwork, entry, key, overlay, signed_overlay
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.operations.deployment import Deployment, RedeployTimes
 from veilcast.brokers.operations.detachment import Detachment, DetachRule, RemainingWork
@@ -30,7 +30,7 @@ def deployment(
     me: str | None = "w1", at: str = "W", nodes: Mapping[str, tuple[int, list[str]]] = BASE, version: int = 0
 ) -> Deployment:
     return Deployment(
-        signed(version, nodes),
+        signed_overlay(version, nodes),
         OPERATOR.public,
         node_id(at),
         None if me is None else key(me),
@@ -51,7 +51,7 @@ def complete_transfer(*names: str, at: str = "W") -> Deployment:
 
 
 def order(version: int, nodes: Mapping[str, tuple[int, list[str]]]) -> OverlayOrder:
-    return OverlayOrder(signed(version, nodes).encode())
+    return OverlayOrder(signed_overlay(version, nodes).encode())
 
 
 def stand(made: Deployment, names: list[str], version: int = 1, ready: bool = True) -> None:
@@ -64,15 +64,15 @@ class TestGrowingAndShrinking:
     def test_nothing_is_lost_while_a_node_grows_and_shrinks_whichever_replica_is_silent(
         self, seed: int, mute: str
     ) -> None:
-        world = DeploymentNetwork(signed(0, BASE), seed=seed, mute=(mute,) if mute else ())
+        world = DeploymentNetwork(signed_overlay(0, BASE), seed=seed, mute=(mute,) if mute else ())
         world.run(SECOND)
         sent = world.run(2 * SECOND, publish_every_us=100 * MS)
-        newer = signed(1, GROWN)
+        newer = signed_overlay(1, GROWN)
         world.order(newer, "y2")
         for name in ("x4", "x5"):
             world.start(key(name), "X", newer)
         sent += world.run(6 * SECOND, publish_every_us=100 * MS, first=sent)
-        world.order(signed(2, SHRUNK), "w2")
+        world.order(signed_overlay(2, SHRUNK), "w2")
         sent += world.run(10 * SECOND, publish_every_us=100 * MS, first=sent)
         world.run(11 * SECOND)
         for made in world.deployments.values():
@@ -86,19 +86,19 @@ class TestGrowingAndShrinking:
         assert all(after in world.seen[replica] for replica in honest)
 
     def test_without_byzantine_replicas_a_leaving_replica_goes_long_before_the_deadline(self) -> None:
-        world = DeploymentNetwork(signed(0, GROWN))
+        world = DeploymentNetwork(signed_overlay(0, GROWN))
         world.run(SECOND)
-        world.order(signed(1, SHRUNK), *X)
+        world.order(signed_overlay(1, SHRUNK), *X)
         world.run(3 * SECOND, publish_every_us=20 * MS)
         assert set(world.left_us) == {key("x2"), key("x4")}
         assert max(world.left_us.values()) < SECOND + PACE.settle_us + 500 * MS
 
     def test_replicas_of_a_node_are_exchanged_one_for_one(self) -> None:
         """After review, a suspect is replaced; the size stays odd."""
-        world = DeploymentNetwork(signed(0, BASE))
+        world = DeploymentNetwork(signed_overlay(0, BASE))
         world.run(SECOND)
         sent = world.run(2 * SECOND, publish_every_us=100 * MS)
-        newer = signed(1, BASE | {"X": (1, ["x1", "x2", "x9"])})
+        newer = signed_overlay(1, BASE | {"X": (1, ["x1", "x2", "x9"])})
         world.order(newer, "w1")
         world.start(key("x9"), "X", newer)
         sent += world.run(6 * SECOND, publish_every_us=20 * MS, first=sent)
@@ -117,26 +117,26 @@ class TestAlgorithm3AsPrinted:
         assert self.lost_by("corrected") == 0
 
     def lost_by(self, rule: DetachRule) -> int:
-        world = DeploymentNetwork(signed(0, GROWN), rule=rule, mute=("x1",))
+        world = DeploymentNetwork(signed_overlay(0, GROWN), rule=rule, mute=("x1",))
         world.run(SECOND)
-        world.order(signed(1, SHRUNK), "x2")
+        world.order(signed_overlay(1, SHRUNK), "x2")
         world.run(3 * SECOND, publish_every_us=20 * MS)
         assert key("x2") in world.left_us
         return world.lost[key("x2")]
 
     def test_waiting_for_every_neighbour_is_blocked_for_ever_by_one_byzantine_neighbour(self) -> None:
-        world = DeploymentNetwork(signed(0, GROWN), rule="every", mute=("y1",))
+        world = DeploymentNetwork(signed_overlay(0, GROWN), rule="every", mute=("y1",))
         world.run(SECOND)
-        world.order(signed(1, SHRUNK), *X)
+        world.order(signed_overlay(1, SHRUNK), *X)
         world.run(100 * SECOND)
         assert not world.left_us
 
 
 @pytest.mark.parametrize("mute", ["y1", "w3", "x1"])
 def test_a_leaving_replica_is_blocked_by_no_neighbour(mute: str) -> None:
-    world = DeploymentNetwork(signed(0, GROWN), mute=(mute,))
+    world = DeploymentNetwork(signed_overlay(0, GROWN), mute=(mute,))
     world.run(SECOND)
-    world.order(signed(1, SHRUNK), *[name for name in X if name != mute])
+    world.order(signed_overlay(1, SHRUNK), *[name for name in X if name != mute])
     world.run(SECOND + PACE.prepare_us + 2 * PACE.settle_us + SECOND, publish_every_us=20 * MS)
     assert set(world.left_us) == {key("x2"), key("x4")}
     assert not world.lost
@@ -279,7 +279,9 @@ class TestOrders:
                 complete_transfer().accept_order(order(1, BASE | {"X": (1, replicas)}), 0)
 
     def test_in_paper_they_move_one_by_one(self) -> None:
-        made = Deployment(signed(0, BASE), OPERATOR.public, node_id("W"), None, profile="paper", pace=PACE, now=0)
+        made = Deployment(
+            signed_overlay(0, BASE), OPERATOR.public, node_id("W"), None, profile="paper", pace=PACE, now=0
+        )
         assert made.accept_order(order(1, BASE | {"W": (1, [*W, "w4"])}), 0)
 
     @pytest.mark.parametrize(
@@ -300,9 +302,9 @@ class TestOrders:
         assert made.version == 0
 
     def test_an_order_at_one_broker_reaches_all(self) -> None:
-        world = DeploymentNetwork(signed(0, BASE))
+        world = DeploymentNetwork(signed_overlay(0, BASE))
         world.run(SECOND)
-        world.order(signed(1, BASE | {"X": (1, ["x1", "x2", "x9"])}), "w1")
+        world.order(signed_overlay(1, BASE | {"X": (1, ["x1", "x2", "x9"])}), "w1")
         world.run(2 * SECOND)
         assert all(made.version == 1 for made in world.deployments.values())
 

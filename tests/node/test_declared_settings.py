@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from support.broker_keyrings import OPERATOR, signed
+from support.broker_keyrings import OPERATOR, signed_overlay
 from veilcast.authority.epoch import HOUR_US
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.topic_record import Profile, TopicRecord
@@ -62,7 +62,7 @@ def foil(profile: Profile, rng: Random) -> DurableMember:
 def brokers(profile: Profile, rng: Random) -> DurableMember:
     config, address = BrokersConfig(profile=profile), Address("n:1")
     return BrokersClient(
-        config, keyring(profile), signed(), OPERATOR.public, "B1", address, rng, rng.randbytes, START_US
+        config, keyring(profile), signed_overlay(), OPERATOR.public, "B1", address, rng, rng.randbytes, START_US
     )
 
 

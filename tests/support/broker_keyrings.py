@@ -73,5 +73,5 @@ def overlay(links: Sequence[tuple[str, str]] = CHAIN, replicas: int = 3, version
     return BrokerOverlay(version, nodes, tuple(links))
 
 
-def signed(links: Sequence[tuple[str, str]] = CHAIN, replicas: int = 3) -> SignedOverlay:
+def signed_overlay(links: Sequence[tuple[str, str]] = CHAIN, replicas: int = 3) -> SignedOverlay:
     return sign_overlay(overlay(links, replicas), OPERATOR)

@@ -66,17 +66,17 @@ def spoil(*kinds: type[Message]) -> Script:
         if isinstance(message, kinds):
             match message:
                 case NextShare() | LastShare():
-                    message = replace(message, share=_flipped(message.share))
+                    message = replace(message, share=_flip_bit(message.share))
                 case AgreementWord():
-                    message = replace(message, word=_flipped(message.word))
+                    message = replace(message, word=_flip_bit(message.word))
                 case ForwardContent(block=block) if block is not None:
-                    message = replace(message, block=_flipped(block))
+                    message = replace(message, block=_flip_bit(block))
         return [(0, outgoing._replace(message=message))]
 
     return script
 
 
-def _flipped(data: bytes) -> bytes:
+def _flip_bit(data: bytes) -> bytes:
     at = len(data) - 8
     return data[:at] + bytes((data[at] ^ 1,)) + data[at + 1 :]
 

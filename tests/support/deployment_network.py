@@ -36,7 +36,7 @@ def overlay(version: int, nodes: Mapping[str, tuple[int, list[str]]]) -> BrokerO
     return BrokerOverlay(version, entries, tuple(itertools.pairwise(names)))
 
 
-def signed(version: int, nodes: Mapping[str, tuple[int, list[str]]]) -> SignedOverlay:
+def signed_overlay(version: int, nodes: Mapping[str, tuple[int, list[str]]]) -> SignedOverlay:
     return sign_overlay(overlay(version, nodes), OPERATOR)
 
 

@@ -107,7 +107,7 @@ def matching_cases(draw: st.DrawFn) -> MatchingCase:
 
 def _interests(ends: dict[str, list[int | float]], texts: st.SearchStrategy[str]) -> st.SearchStrategy[Conjunction]:
     spans = {
-        name: st.lists(st.none() | st.sampled_from(pool), min_size=2, max_size=2).map(_ordered)
+        name: st.lists(st.none() | st.sampled_from(pool), min_size=2, max_size=2).map(_order_ends)
         for name, pool in ends.items()
     }
     ranges = st.one_of(
@@ -121,7 +121,7 @@ def _interests(ends: dict[str, list[int | float]], texts: st.SearchStrategy[str]
 Span = tuple[int | float | None, int | float | None]
 
 
-def _ordered(ends: list[int | float | None]) -> Span:
+def _order_ends(ends: list[int | float | None]) -> Span:
     low, high = ends
     return (high, low) if low is not None and high is not None and low > high else (low, high)
 

@@ -50,16 +50,16 @@ def beyond(hint: Any) -> Iterator[Any]:
 def with_garbage(message: Message, garbage: bytes) -> Iterator[bytes]:
     """The message's bytes with garbage for each of its elements in turn, and as one more at the end of each array."""
     data = encode(message)
-    for tree in _planted(msgspec.msgpack.decode(data[1:]), msgspec.Raw(garbage)):
+    for tree in _plant_garbage(msgspec.msgpack.decode(data[1:]), msgspec.Raw(garbage)):
         yield data[:1] + msgspec.msgpack.encode(tree)
 
 
-def _planted(tree: Any, garbage: msgspec.Raw) -> Iterator[Any]:
+def _plant_garbage(tree: Any, garbage: msgspec.Raw) -> Iterator[Any]:
     yield garbage
     if isinstance(tree, list):
         yield [*tree, garbage]
         for place, element in enumerate(tree):
-            for planted in _planted(element, garbage):
+            for planted in _plant_garbage(element, garbage):
                 yield [*tree[:place], planted, *tree[place + 1 :]]
 
 

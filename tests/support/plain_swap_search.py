@@ -52,11 +52,11 @@ def tables_of(nodes: tuple[NodeState, ...]) -> Tables:
 def _follow(scene: Scene, *, late: bool) -> Iterator[Scene]:
     for index, post in enumerate(scene.posts):
         rest = scene._replace(posts=scene.posts[:index] + scene.posts[index + 1 :])
-        yield _received(rest, post)
+        yield _receive(rest, post)
         if scene.losses:
             yield rest._replace(losses=scene.losses - 1)
         if scene.copies:
-            yield _received(scene._replace(copies=scene.copies - 1), post)
+            yield _receive(scene._replace(copies=scene.copies - 1), post)
     for which in scene.games:
         yield _begun(scene._replace(games=tuple(game for game in scene.games if game != which)), which)
     if scene.crashes:
@@ -64,11 +64,11 @@ def _follow(scene: Scene, *, late: bool) -> Iterator[Scene]:
             yield scene._replace(crashes=scene.crashes - 1, crashed=name)
     if late or not scene.posts:
         for name, held in zip(TREE, scene.nodes, strict=True):
-            if held.bound is not None and name != scene.crashed and (late or not _led(scene, held)):
-                yield _expired(scene, name)
+            if held.bound is not None and name != scene.crashed and (late or not _is_led(scene, held)):
+                yield _expire(scene, name)
 
 
-def _led(scene: Scene, held: NodeState) -> bool:
+def _is_led(scene: Scene, held: NodeState) -> bool:
     """True if another node leads the game that this one is bound in, and is bound in it, too."""
     bound = held.bound
     if bound is None or bound.state in (SwapState.ASKING, SwapState.DECIDED) or bound.partner == scene.crashed:
@@ -77,10 +77,10 @@ def _led(scene: Scene, held: NodeState) -> bool:
     return leader is not None and leader.name == bound.name and leader.state in (SwapState.ASKING, SwapState.DECIDED)
 
 
-def _received(scene: Scene, post: SwapDelivery) -> Scene:
+def _receive(scene: Scene, post: SwapDelivery) -> Scene:
     if post.target == scene.crashed:
         return scene
-    chair = _seated(scene, post.target)
+    chair = _find_node(scene, post.target)
     with suppress(RemoteError):
         chair.swaps.on_message(post.message, post.source, 0)
     return _left(scene, chair)
@@ -88,20 +88,20 @@ def _received(scene: Scene, post: SwapDelivery) -> Scene:
 
 def _begun(scene: Scene, which: int) -> Scene:
     starter, child = GAMES[which]
-    chair = _seated(scene, starter)
+    chair = _find_node(scene, starter)
     if starter != scene.crashed and child in chair.outward_names:
         chair.names.next = f"game {which + 1}".encode()
         chair.swaps.start(TOKEN, Address(child), 0)
     return _left(scene, chair)
 
 
-def _expired(scene: Scene, name: str) -> Scene:
-    chair = _seated(scene, name)
+def _expire(scene: Scene, name: str) -> Scene:
+    chair = _find_node(scene, name)
     chair.swaps.expire(2 * LEASE_US)
     return _left(scene, chair)
 
 
-def _seated(scene: Scene, name: str) -> ModelNode:
+def _find_node(scene: Scene, name: str) -> ModelNode:
     chair = ModelNode(name)
     chair.restore(scene.nodes[list(TREE).index(name)])
     return chair

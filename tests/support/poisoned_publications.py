@@ -33,14 +33,14 @@ def make_poisons(publication: Publication) -> dict[str, Publication]:
         "text that is no UTF-8": b"\xa2\xff\xfe",
         "a number": b"\xcf" + b"\xff" * 8,
     }
-    made |= {f"a body of {what}": _twisted(publication, encoded, body) for what, body in bodies.items()}
+    made |= {f"a body of {what}": _twist(publication, encoded, body) for what, body in bodies.items()}
     for what, value in _VALUES.items():
         pairs = [msgspec.msgpack.encode(label)]
         pairs += [b"\x92" + msgspec.msgpack.encode(name) + value for name in attributes]
-        made[f"attributes that are {what}"] = _twisted(publication, _array(pairs), b"\xc4\x00")
+        made[f"attributes that are {what}"] = _twist(publication, _array(pairs), b"\xc4\x00")
     many = {"no pairs": [], "the same pair 1,000 times": [msgspec.msgpack.encode(label)] * 1_000}
     many["a name of 10,000 letters"] = [msgspec.msgpack.encode(("a" * 10_000, 1)), msgspec.msgpack.encode(label)]
-    return made | {what: _twisted(publication, _array(pairs), b"\xc4\x00") for what, pairs in many.items()}
+    return made | {what: _twist(publication, _array(pairs), b"\xc4\x00") for what, pairs in many.items()}
 
 
 def publish_poison(world: World, publication: Publication, addresses: tuple[Address, ...], at_us: int) -> None:
@@ -69,7 +69,7 @@ class ExtendedPublication(Publication, frozen=True):
     z: msgspec.Raw = msgspec.Raw()
 
 
-def _twisted(publication: Publication, pairs: bytes, body: bytes) -> Publication:
+def _twist(publication: Publication, pairs: bytes, body: bytes) -> Publication:
     """A publication that is routed by the pairs of another, and encoded with these."""
     fields: list[Any] = [
         ("pairs", Any, publication.pairs),

@@ -32,7 +32,7 @@ from support.symbolic.symbolic_terms import (
     point,
     power,
     sign,
-    summed,
+    sum_term,
     tup,
     variable,
 )
@@ -89,7 +89,7 @@ def test_a_box_opens_with_the_number_behind_its_point() -> None:
 def test_a_veiled_subject_follows_when_its_veil_does() -> None:
     """The relay's uploads: k H + rho G. Sums go by the rank of what is held (`group_knowledge`)."""
     subject, k, rho = base("H(news)"), number("k"), number("rho")
-    covered = summed(subject * k.number + point(rho).sum)
+    covered = sum_term(subject * k.number + point(rho).sum)
     assert not knowing(covered, k).derives(point(k, subject))
     assert knowing(covered, rho).derives(point(k, subject))
 

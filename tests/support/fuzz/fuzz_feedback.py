@@ -18,14 +18,14 @@ import msgspec
 EDGES = 1024
 
 
-def refused(error: Exception) -> None:
+def count_refusal(error: Exception) -> None:
     """Count the error text of a refused input."""
     cause = error.__cause__
     text = f"{type(error).__name__}{error}{type(cause).__name__}{cause}"
     _hit(_NUMBER.sub("#", text[:400]))
 
 
-def accepted(result: Any) -> None:
+def count_shape(result: Any) -> None:
     """Count the shape of a parsed value."""
     if result is not None:
         _hit(_shape(result, 4))

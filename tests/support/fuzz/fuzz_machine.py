@@ -44,7 +44,7 @@ def prepare(build: Callable[[], RunningMachine], skip: int = 1) -> Prepared:
     stage = _Stage(build)
     live = stage.live
     steps = {peer: at for at, peer in enumerate(live.peers)}
-    chosen = _spread(live.heard)
+    chosen = _spread_kinds(live.heard)
     records = [(steps[source] % 32, data) for source, data in chosen if len(data) < 1 << 16]
     examples = [script([each]) for each in records] + [script(list(pair)) for pair in pairwise(records)]
     longest = max((len(each) for each in examples), default=0)
@@ -114,7 +114,7 @@ def _drain(machine: Any, now: int) -> int:
     raise AssertionError("a machine that never ends to speak")
 
 
-def _spread(heard: list[tuple[Address, bytes]]) -> list[tuple[Address, bytes]]:
+def _spread_kinds(heard: list[tuple[Address, bytes]]) -> list[tuple[Address, bytes]]:
     """One of each kind of message (by its first byte and size) before more of the same."""
     seen: dict[tuple[bytes, int], int] = {}
     ranked = []

@@ -106,9 +106,9 @@ def mutate_msgpack(data: bytes, size: int, rng: Random) -> bytes:
     elif act == 2:
         new = rng.choice((b"\x91", b"\x92\xc0", b"\x81\xa1a", b"\x81")) + old
     elif act in (3, 4):
-        return _resized(data, nodes, node, rng, 1 if act == 3 else -1)
+        return _resize(data, nodes, node, rng, 1 if act == 3 else -1)
     elif act == 5:
-        new = _recounted(node, data, rng)
+        new = _miscount(node, data, rng)
     elif act == 6:
         other = rng.choice(nodes)
         new = data[other.start : other.end]
@@ -249,7 +249,7 @@ def _nest(old: bytes, size: int, rng: Random) -> bytes:
     return rng.choice((b"\x91", b"\x81\xa1a")) * depth + rng.choice((old, b"\xc0", b""))
 
 
-def _resized(data: bytes, nodes: list[Node], node: Node, rng: Random, by: int) -> bytes:
+def _resize(data: bytes, nodes: list[Node], node: Node, rng: Random, by: int) -> bytes:
     """Double a value or drop it, and correct the count of the array or map around it."""
     old = data[node.start : node.end]
     if node.parent < 0:
@@ -264,7 +264,7 @@ def _resized(data: bytes, nodes: list[Node], node: Node, rng: Random, by: int) -
     return data[: parent.start] + head + data[parent.body : node.start] + kept + copies + data[node.end :]
 
 
-def _recounted(node: Node, data: bytes, rng: Random) -> bytes:
+def _miscount(node: Node, data: bytes, rng: Random) -> bytes:
     """Make a count or length wrong, and leave the content as it is."""
     content = data[node.body : node.end]
     if node.family not in ("array", "map", "str", "bin"):

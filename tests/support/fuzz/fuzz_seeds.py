@@ -59,7 +59,7 @@ def seeds(prepared: Prepared) -> list[bytes]:
 def hostile(form: Format) -> list[bytes]:
     match form:
         case Format.MSGPACK:
-            return [*msgpack_nests(), *SCALARS, *TRUNCATED_HEADS, *_mapped()]
+            return [*msgpack_nests(), *SCALARS, *TRUNCATED_HEADS, *_map_seeds()]
         case Format.JSON:
             return [*_text_nests("[", "]"), *_text_nests('{"a":', "}"), *(word.encode() for word in JSON_TOKENS)]
         case Format.TOML:
@@ -77,7 +77,7 @@ def msgpack_nests() -> list[bytes]:
     return [shell * depth + tail for shell in shells for depth in DEPTHS for tail in (b"\xc0", b"")]
 
 
-def _mapped() -> list[bytes]:
+def _map_seeds() -> list[bytes]:
     """Maps with double keys, keys that cannot be hashed, and keys that are numbers."""
     return [b"\x82\xa1a\x01\xa1a\x02", b"\x81\x90\x01", b"\x81\x80\x01", b"\x81\x01\x01", b"\x81\xc0\xc0"]
 

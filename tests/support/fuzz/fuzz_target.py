@@ -48,9 +48,9 @@ class Prepared:
         try:
             result = self.check(data)
         except self.may_raise as error:
-            fuzz_feedback.refused(error)
+            fuzz_feedback.count_refusal(error)
         else:
-            fuzz_feedback.accepted(result)
+            fuzz_feedback.count_shape(result)
 
 
 Prepare: TypeAlias = Callable[[], Prepared]

@@ -48,7 +48,7 @@ def main() -> None:
     options = _options()
     os.environ.setdefault("PYTHONHASHSEED", "0")
     with_coverage = not options.plain and importlib.util.find_spec("atheris") is not None
-    with _instrumented(with_coverage):
+    with _instrument(with_coverage):
         from support.fuzz.fuzz_table import find
 
         prepared = {name: find(name).prepare() for name in options.target}
@@ -198,7 +198,7 @@ def _lines(name: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def _instrumented(wanted: bool) -> Iterator[None]:
+def _instrument(wanted: bool) -> Iterator[None]:
     if not wanted:
         resource.setrlimit(resource.RLIMIT_AS, (4 * MEMORY_MB << 20, 4 * MEMORY_MB << 20))
         yield

@@ -152,7 +152,7 @@ def overlay_text() -> str:
             broker_overlay.BrokerPublic(bytes((at,)) * 32, name.encode().ljust(16)[:15] + bytes((at,)))
             for at in range(3)
         ]
-        brokers = [broker_overlay.encode_broker_line(_renamed(each, name)) for each in public]
+        brokers = [broker_overlay.encode_broker_line(_with_name(each, name)) for each in public]
         rows = [
             f'{{ broker = "{line}", address = "192.0.2.{len(nodes)}:{4200 + at}" }}' for at, line in enumerate(brokers)
         ]
@@ -160,7 +160,7 @@ def overlay_text() -> str:
     return 'profile = "hardened"\nlinks = [["north", "south"]]\n' + "".join(nodes)
 
 
-def _renamed(public: broker_overlay.BrokerPublic, name: str) -> broker_overlay.BrokerPublic:
+def _with_name(public: broker_overlay.BrokerPublic, name: str) -> broker_overlay.BrokerPublic:
     return public._replace(key=bytes(a ^ b for a, b in zip(public.key, name.encode().ljust(32), strict=True)))
 
 

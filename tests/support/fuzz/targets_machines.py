@@ -154,7 +154,7 @@ def mesh_forwarder() -> Prepared:
     return prepare(partial(_mesh, "f"))
 
 
-def _linked(*, sealed: bool) -> RunningMachine:
+def _link_machine(*, sealed: bool) -> RunningMachine:
     street = link_network.LinkWorld("a", "b", config=LinkConfig())
     machine = street.links("b")
     with record_received(machine) as heard:
@@ -180,10 +180,10 @@ def _linked(*, sealed: bool) -> RunningMachine:
 
 @GROUP.target("machine-link", "a link, from strangers and recordings", "link.machine:LinkMachine")
 def link_machine() -> Prepared:
-    return prepare(partial(_linked, sealed=False), skip=0)
+    return prepare(partial(_link_machine, sealed=False), skip=0)
 
 
 @GROUP.target("machine-link-member", "a link, from the hostile member at its other end", "link.machine:LinkMachine")
 def link_member() -> Prepared:
     """The peer seals each record as the body of a cell."""
-    return prepare(partial(_linked, sealed=True), skip=0)
+    return prepare(partial(_link_machine, sealed=True), skip=0)

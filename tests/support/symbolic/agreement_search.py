@@ -48,13 +48,13 @@ class FloodModel:
             after: dict[Taken, tuple[list[SignedBroadcast], list[EndorsedStatement]]] = {}
             for floods, sent in states:
                 for moved, relayed in self._rounds(floods, sent, number):
-                    after.setdefault((*map(_taken, moved), *_names(relayed)), (moved, relayed))
+                    after.setdefault((*map(_accepted_statements, moved), *_names(relayed)), (moved, relayed))
             states = list(after.values())
         for floods, _ in states:
             words = [flood.sole_payloads() for flood in floods]
             kept = all(word == words[0].get(index) for index, word in enumerate(own, 1))
             if words[1:] != words[:-1] or not kept:
-                return tuple(map(_taken, floods))
+                return tuple(map(_accepted_statements, floods))
         return None
 
     @property
@@ -116,7 +116,7 @@ class FloodModel:
         return made
 
 
-def _taken(flood: SignedBroadcast) -> tuple[tuple[int, bytes], ...]:
+def _accepted_statements(flood: SignedBroadcast) -> tuple[tuple[int, bytes], ...]:
     return tuple((author, word) for author, taken in sorted(flood._accepted.items()) for word in sorted(taken))
 
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 
 from support.symbolic.group_knowledge import G, GroupView, Number, Sum
-from support.symbolic.symbolic_terms import Bindings, Term, matches, number, replaced, summed, variable
+from support.symbolic.symbolic_terms import Bindings, Term, matches, number, substitute, sum_term, variable
 
 
 class Shapes:
@@ -84,7 +84,7 @@ class Intruder:
                 yield found
 
     def _instances(self, pattern: Term, bindings: Bindings) -> Iterator[Bindings]:
-        pattern = replaced(pattern, bindings)
+        pattern = substitute(pattern, bindings)
         if pattern.ground:
             if self.derives(pattern):
                 yield bindings
@@ -103,7 +103,7 @@ class Intruder:
         if not parts:
             yield bindings
             return
-        filled = tuple(replaced(part, bindings) for part in parts)
+        filled = tuple(substitute(part, bindings) for part in parts)
         first = min(range(len(filled)), key=lambda place: _freedom(filled[place]))
         rest = filled[:first] + filled[first + 1 :]
         for found in self._instances(filled[first], bindings):
@@ -113,12 +113,12 @@ class Intruder:
         yield from self._by_head.get(sort, ()) if sort != "any" else sorted(self.held, key=lambda each: each.serial)
         if sort == "point":
             for products in self._products(positive=True):
-                yield from (summed(known * products) for known in (G, *self.view.points))
+                yield from (sum_term(known * products) for known in (G, *self.view.points))
         if sort == "number":
             yield from (number(product) for product in self._products(positive=False))
         for place, shape in enumerate(self._shapes.of.get(sort, ())):
-            own = _renamed(shape, f"{sort}.{place}")
-            yield from (replaced(own, found) for found in self._instances(own, {}))
+            own = _rename_variables(shape, f"{sort}.{place}")
+            yield from (substitute(own, found) for found in self._instances(own, {}))
 
     def _products(self, *, positive: bool) -> Iterator[Number]:
         factors = list(self.view.numbers)
@@ -178,10 +178,10 @@ def _freedom(pattern: Term) -> int:
     return 1 if pattern.head in _KEYED else min((_freedom(part) for part in pattern.args if not part.ground), default=2)
 
 
-def _renamed(shape: Term, place: str) -> Term:
+def _rename_variables(shape: Term, place: str) -> Term:
     """The shape with new variables, so that two uses of it share none."""
     variables = {each: variable(f"{each.value}@{place}", each.head) for each in _variables(shape)}
-    return replaced(shape, variables)
+    return substitute(shape, variables)
 
 
 def _variables(term: Term) -> Iterator[Term]:

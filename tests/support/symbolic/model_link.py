@@ -115,7 +115,7 @@ class LinkModel:
         def read_cell(local: object, intruder: Intruder) -> Iterator[Outcome]:
             after = cast(HandshakeSide, local)
             if intruder.derives(_cell(after.symmetric.split()[1])):
-                yield Outcome(after, (), (_admitted(after),), f"a cell of {_known(after)!r}")
+                yield Outcome(after, (), (_admission_event(after),), f"a cell of {_known(after)!r}")
 
         greets: tuple[Event, ...] = ()
         if self.knows:
@@ -139,14 +139,14 @@ class LinkModel:
 
         def read_last(local: object, intruder: Intruder) -> Iterator[Outcome]:
             for after, _ in cast(HandshakeSide, local).read(self.messages[2], intruder, self._accepts(member)):
-                events = (_admitted(after), *relies(after))
+                events = (_admission_event(after), *relies(after))
                 sends = (_cell(after.symmetric.split()[1]),)
                 yield Outcome(after, sends, events, f"a last message of {_known(after)!r}")
 
         def read_cell(local: object, intruder: Intruder) -> Iterator[Outcome]:
             after = cast(HandshakeSide, local)
             if intruder.derives(_cell(after.symmetric.split()[0])):
-                yield Outcome(after, (), (_admitted(after), *relies(after)), f"a cell of {_known(after)!r}")
+                yield Outcome(after, (), (_admission_event(after), *relies(after)), f"a cell of {_known(after)!r}")
 
         def relies(after: HandshakeSide) -> tuple[Event, ...]:
             return self._relies(after, after, ("call", _known(after), own, after.symmetric.hash))
@@ -226,7 +226,7 @@ def _event(kind: str, role: str | Term, *about: str | Term) -> Event:
     return Event(kind, tuple(atom(each) if isinstance(each, str) else each for each in (role, *about)))
 
 
-def _admitted(side: HandshakeSide) -> Event:
+def _admission_event(side: HandshakeSide) -> Event:
     """The peer has shown that it has the keys (`LinkSession.confirmed`): the link is up."""
     return Event("admitted", (_known(side),))
 

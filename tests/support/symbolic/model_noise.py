@@ -22,7 +22,7 @@ from support.symbolic.symbolic_terms import (
     kdf,
     point,
     power,
-    replaced,
+    substitute,
     variable,
 )
 
@@ -115,7 +115,7 @@ class HandshakeSide(NamedTuple):
         if not tokens:
             for pattern in accepted(self):
                 for found in intruder.instances(self.symmetric.sealed(pattern)):
-                    payload = replaced(pattern, found)
+                    payload = substitute(pattern, found)
                     after = self.symmetric.after(self.symmetric.sealed(payload))
                     yield self._replace(symmetric=after), found
             return

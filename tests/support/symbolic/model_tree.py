@@ -35,8 +35,8 @@ from support.symbolic.symbolic_terms import (
     number,
     point,
     public,
-    replaced,
     sign,
+    substitute,
     tup,
     variable,
 )
@@ -115,7 +115,7 @@ class TreeModel:
                         continue
                     if self.checks_issued and not now - 1 <= issued <= now:
                         continue
-                    if self.checks_onion and not intruder.derives(_holds(found[_ONION], replaced(_BODY, found))):
+                    if self.checks_onion and not intruder.derives(_holds(found[_ONION], substitute(_BODY, found))):
                         continue
                     entry = ListedNode(digest(found[_BOX]), public(found[_ONION]), issued, found.get(_ISSUER, ROOT))
                     before = known.get(entry.name, entry)
@@ -128,7 +128,7 @@ class TreeModel:
                     sends: tuple[Term, ...] = ()
                     if last:
                         head = _head(now, after)
-                        events += (_published(head),)
+                        events += (_publication_event(head),)
                         sends = (state("D", "tree-listing", head),)
                     yield Outcome(after, sends, events, f"a descriptor of {entry}")
 
@@ -250,7 +250,7 @@ def _onion_key(at: str) -> Term:
     return atom(f"onion {at}", "onion")
 
 
-def _published(head: Term) -> Event:
+def _publication_event(head: Term) -> Event:
     return Event("publishes", head.args)
 
 
@@ -274,7 +274,7 @@ MOMENTS, ENDS = 5, (1, 4)
 ROOT = atom("root", "signing")
 OLD_DESCRIPTOR = _body(onion("old A"), point(_link("A")), moment(0))
 OLD_HEAD = _head(0, (ListedNode(name_of("A"), onion("old A"), 0, ROOT),))
-_PAST = (Event("runs", (name_of("A"), onion("old A"), moment(0))), _published(OLD_HEAD))
+_PAST = (Event("runs", (name_of("A"), onion("old A"), moment(0))), _publication_event(OLD_HEAD))
 EVERY_TREE: tuple[Property, ...] = (
     agrees("lists", "runs", injective=False),
     agrees("takes", "publishes", injective=False),

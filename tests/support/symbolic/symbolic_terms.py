@@ -119,26 +119,26 @@ def number(name: str | Number) -> Term:
 
 def point(by: Term | Number, base: Sum = G) -> Term:
     """The base times this number."""
-    return summed(base * (by.number if isinstance(by, Term) else by))
+    return sum_term(base * (by.number if isinstance(by, Term) else by))
 
 
-def summed(value: Sum) -> Term:
+def sum_term(value: Sum) -> Term:
     ordered = Sum(tuple(sorted(value.terms, key=lambda each: (each[0], each[1].powers))))
     return _made("point", "point", (), ordered)
 
 
 def power(base: Term, by: Term) -> Term:
     """A point times a number: the result of a key agreement."""
-    return summed(base.sum * by.number)
+    return sum_term(base.sum * by.number)
 
 
-def replaced(term: Term, bindings: Bindings) -> Term:
+def substitute(term: Term, bindings: Bindings) -> Term:
     """The term with its bound variables replaced."""
     if term.ground:
         return term
     if term.kind == "variable":
         return bindings.get(term, term)
-    return apply(term.head, *(replaced(part, bindings) for part in term.args))
+    return apply(term.head, *(substitute(part, bindings) for part in term.args))
 
 
 def has_sort(term: Term, sort: str) -> bool:
@@ -147,7 +147,7 @@ def has_sort(term: Term, sort: str) -> bool:
 
 def matches(pattern: Term, term: Term, bindings: Bindings) -> Iterator[Bindings]:
     """The bindings under which the pattern is this ground term: none or one, as functions are injective."""
-    pattern = replaced(pattern, bindings)
+    pattern = substitute(pattern, bindings)
     if pattern.ground:
         if pattern is term:
             yield bindings
