@@ -63,9 +63,9 @@ key.
     have, and settle disputes.
 
 3.4 Property: no honest replica is done by full rolls at once while another is done by a brief roll.
-    Reason: a replica that sent a brief roll names it in its full roll. If all full rolls are the same and name none, no
-    honest replica sent one, and by 3.1 none is agreed. If they name one, it may still be agreed, and the replicas wait
-    for the rounds to end. By then all have the same brief rolls (1.1).
+    Reason: a replica that sent a brief roll names it in its full roll. If all full rolls are the same and name no brief
+    roll, no honest replica sent one, and by 3.1 no brief roll is agreed. If they name one, it may still be agreed, and
+    the replicas wait for the rounds to end. By then all have the same brief rolls (1.1).
 """
 
 from __future__ import annotations

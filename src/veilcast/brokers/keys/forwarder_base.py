@@ -25,7 +25,7 @@ from veilcast.wire.brokers import WantKey
 
 
 class ForwarderInputs(NamedTuple):
-    """What the keys of one broker are forwarded with."""
+    """The parts of a broker that its key forwarder uses."""
 
     config: BrokerConfig
     routes: RoutingView

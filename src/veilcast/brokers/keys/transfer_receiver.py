@@ -17,7 +17,8 @@ has ended (by the clock). Then it deals to the next node.
 Assumptions:
 
 A1. A message between honest replicas arrives within 1, the time to answer included.
-A2. In both nodes at most f replicas are Byzantine, less than half. A replica that was killed lately counts as one.
+A2. At most f replicas of each of the two nodes are Byzantine, fewer than half. A replica that was killed lately counts
+    as one.
 A3. All honest holders deal within 3 of one another, the first one at time D. At the first node they deal within 1: an
     honest publisher sends to all at once. At every later node this is property 6 of the node before it.
 
@@ -64,8 +65,8 @@ than each needs as planted faults.
        accepts it in one round more than r, which is enough by property 5.
     d. If T is in the last round, the statement that r lacked has f + 1 signatures. An honest replica has signed it, and
        has sent it in an earlier round. So x has it in its last round, too.
-    e. If none is done by unanimity, all have the same statements and the same disputes (`agreement`), so the same
-       number of rounds. They are done within 2, as they started.
+    e. If no replica is done by unanimity, all have the same statements and the same disputes (`agreement`), and the
+       same number of rounds. They are done within 2, as they started.
     These 3 are A3 of the next node: with a longer time here, `_ATTEND` there must be longer.
 
 7.  Property: a share that an honest holder shows is stated by every honest replica that announces a settlement.

@@ -83,4 +83,4 @@ class RoutingStateTransfer:
 
 
 PATIENCE_FACTOR: Final = 10
-"""See property 2. In multiples of `copy_us`."""
+"""A multiple of `copy_us`; property 2 derives it."""

@@ -7,7 +7,7 @@ subscribers have. A subscription is signed with it.
 Property: a broker that knows a matching advertisement can check a subscription (P4, Theorem 3: no key goes where no
 member was granted the topic). It learns only that the sender is one of the topic's subscribers.
 Assumption: no subscriber of the topic passes on its content key.
-Reason: only those who have the content key can make the signature, and all of them make it with the same key.
+Reason: only subscribers of the topic have its content key, and all of them derive the same signing key from it.
 
 A claim expires with its epoch, after one epoch of grace. In `paper` a topic has one key for ever, and claims have
 leases instead. Until it expires, its client can withdraw the claim with a key drawn for this one claim, so two claims
