@@ -18,9 +18,10 @@ from veilcast.lab.models.mesh import hop_distances
 def hear_adverts(
     degree: int, insiders: float, seed: int, uneven: bool
 ) -> tuple[Population, NDArray[np.int32], NDArray[np.float64]]:
-    """A world, and from whom and when insiders had the advert of its publisher.
+    """Let an advert flood a world. Returns the world, and for each insider the neighbour and the time that it had it
+    from.
 
-    Every link takes one period; or, uneven, any part of one, for its ends beat at random moments of their own.
+    Every link takes one period. If uneven, it takes a random part of one, because its ends beat at random moments.
     """
     people = make_population(500, degree, insiders, 0.0, seed)
     observer, peer = insider_links(people)

@@ -97,8 +97,8 @@ def observe_cells(
 
 
 def _gaps(t_us: Times, src: Nodes, dst: Nodes, size: Times) -> tuple[NDArray[np.intp], Times]:
-    """The rows that have a predecessor on their link, and their gaps. Of cells at the same time the smaller comes
-    first."""
+    """The rows that have a predecessor on their link, and their gaps. The smaller of two cells at the same
+    time comes first."""
     order = np.lexsort((size, t_us, dst, src))
     follows = (np.diff(src[order]) == 0) & (np.diff(dst[order]) == 0)
     return order[1:][follows], np.diff(t_us[order])[follows]

@@ -1,4 +1,4 @@
-"""What one Byzantine replica does with its outgoing messages: the behaviours of P4's adversary, as scripts."""
+"""Scripts of a Byzantine replica for its outgoing messages: the behaviours of P4's adversary."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def without(table: agreement.DealingTable, *holders: int) -> agreement.DealingTa
 
 
 def two_dealings(only: tuple[int, ...], *, shows: bool = False) -> Script:
-    """Deals its share twice: once for these replicas, once for the others. In a dispute it shows nothing, or all."""
+    """Deals its share twice: once for these replicas, once for the others. In a dispute it shows no dealing, or all."""
 
     def script(faulty: ByzantineReplica, outgoing: Outgoing, now: int) -> list[tuple[int, Outgoing]]:
         message = outgoing.message

@@ -163,7 +163,7 @@ class EdgeNodeStub:
         heappush(self._queue, (self.now + us, self._count, act))
 
     def poll(self, name: Address) -> None:
-        """What a driver does after every call."""
+        """Do what a driver does after every call."""
         post = self.posts[name]
         for frame in post.machine.frames_to_send(self.now, 1 << 20):
             self.after(LATENCY_US, partial(self.replicas[frame.destination].receive, frame.data, name))

@@ -120,7 +120,7 @@ class FoilNetwork:
         self.settle()
 
     def settle(self, *names: str) -> None:
-        """Deliver frames and events until there are none."""
+        """Deliver frames and events until none is left."""
         busy = True
         while busy:
             busy = False

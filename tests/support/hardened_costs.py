@@ -1,6 +1,7 @@
-"""What the hardened mesh costs: messages and hops of a note, with the real machines, beside the papers' baseline.
+"""The costs of the hardened mesh: messages and hops of a note, on the real machines, beside the papers' baseline.
 
-Latency is constant and nothing is queued, so the time from publishing to delivery, divided by it, is hops.
+Latency is constant and nothing is queued, so the time from publication to delivery, divided by the latency, is the
+number of hops.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ NOTES = 5
 
 class NoteCost(NamedTuple):
     messages: float
-    """For each note, the stem's and the acknowledgements' among them."""
+    """Messages for each note, with those of the stem and the acknowledgements."""
     notes: float
-    """Without these: edges of the mesh."""
+    """Messages for each note without the stem and the acknowledgements: edges of the mesh."""
     hops: float
-    """From the publisher to a subscriber, on the average."""
+    """Mean number of hops from the publisher to a subscriber."""
     reached: float
     """The share of subscribers that got each note."""
 
@@ -52,8 +53,8 @@ class _Stopwatch(Checker):
 def measure_cost(profile: str, degree: int, cover: float, offline: float, insiders: float, seed: int) -> NoteCost:
     """A world with one publisher and a tenth of subscribers, whose mesh has formed before the notes.
 
-    A share of the nodes are insiders: always there, and neither readers nor covers. Of the others, the publisher apart,
-    a share is offline all the time; but not the one to whom the publisher's notes go first.
+    A share of the nodes are insiders: always online, and neither subscribers nor covers. A share of all other nodes is
+    offline all the time, except the publisher and its first relay.
     """
     hardened = profile == "hardened"
     config = MeshConfig(
@@ -89,7 +90,7 @@ def measure_cost(profile: str, degree: int, cover: float, offline: float, inside
 
 
 def _first_relay(world: World, publisher: Address) -> Address | None:
-    """The neighbour that a publication waits for while it is away: that is paid in time, and not measured here.
+    """The first relay. A publication waits while it is away, which costs time and is not measured here.
 
     The publisher makes its choice now instead of with its first heartbeat. It is the same choice.
     """
@@ -105,6 +106,6 @@ def _first_relay(world: World, publisher: Address) -> Address | None:
 def measure_costs(
     profile: str, degree: int, cover: float, offline: float, insiders: float, seeds: range
 ) -> list[NoteCost]:
-    """One for each seed, on two cores."""
+    """The cost for each seed, on two cores."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
         return list(workers.map(partial(measure_cost, profile, degree, cover, offline, insiders), seeds))

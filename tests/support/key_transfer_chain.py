@@ -74,7 +74,7 @@ SECRET = Scalar.of(0xC0FFEE)
 START = 10_000_000_000
 
 Script = Callable[["ByzantineReplica", Outgoing, int], list[tuple[int, Outgoing]]]
-"""What a Byzantine replica sends instead of a message, and how much later."""
+"""Maps a message to the messages that a Byzantine replica sends in its place, each with a delay."""
 
 
 def scheme(hop: int, size: int = 3, version: int = 0) -> Scheme:

@@ -1,4 +1,4 @@
-"""The real machines on an overlay of the kernels, so that one can be held against the other."""
+"""The real machines on an overlay of the models, to compare the two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from veilcast.topics import Label
 class MachinesOnGraph:
     """A world of mesh nodes: 0 to n - 1, with links of one length.
 
-    `in_turn` has them beat one shortly after the other, in order, and far apart from when the frames arrive.
+    With `in_turn` the nodes beat in order, one shortly after the other, and at a distance from the arrival of frames.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class MachinesOnGraph:
         self.world.run(periods * self.config.heartbeat_us)
 
     def mesh(self) -> MeshTree:
-        """Who has the topic from whom."""
+        """The parent of each node in the topic's mesh."""
         parent = np.full(self.graph.nodes, -1, np.int32)
         parent[self.publisher] = self.publisher
         for node in range(self.graph.nodes):
@@ -79,7 +79,7 @@ class MachinesOnGraph:
 
 
 class _Punctual(Random):
-    """Its first number, which makes a node's phase, is given."""
+    """A random source whose first number, which decides a node's phase, is given."""
 
     def __init__(self, phase_us: int) -> None:
         super().__init__(phase_us)

@@ -21,10 +21,10 @@ MESH = MeshConfig(
 def beats_until_heard(seed: int, links: bool, nodes: int = NODES) -> tuple[float | None, int]:
     """Heartbeats from the crash until all surviving subscribers have news, or None; and the notes that some did not
     get."""
-    return Network(seed, links, nodes).crash()
+    return FormedMesh(seed, links, nodes).crash()
 
 
-class Network:
+class FormedMesh:
     """A mesh that has formed, and in which notes arrive."""
 
     def __init__(self, seed: int, links: bool, nodes: int = NODES) -> None:

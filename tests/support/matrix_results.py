@@ -1,4 +1,4 @@
-"""A plausible result with matrices, for the tests of the decision page: six defences, and those who attack them."""
+"""A plausible result with matrices, for the tests of the decision page: six defences and their attackers."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ LATER: dict[tuple[Constraint, ...], int | None] = {
 }
 """Interests that are not ready at first."""
 HINDERED = 21
-"""With this number of members, the node reports a hindrance."""
+"""The node reports a hindrance if it has this number of members."""
 DELAYS = {
     31: Delay("the lots are drawn", 4_102_444_800_000_000),
     32: Delay("the relay does not answer"),

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every message type, made from the types' own annotations, so that none is missing."""
+"""Hypothesis strategies for every message type, made from the types' own annotations, so no type is missing."""
 
 from __future__ import annotations
 

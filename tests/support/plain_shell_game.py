@@ -1,7 +1,7 @@
-"""The shell game once more, as plainly as it can be told: every node has a timer of its own.
+"""The shell game in its simplest form: every node has a timer of its own.
 
-There is no process in common, no change of clock, no numbering of places: an agenda of what happens when, and a
-dictionary of who is where. The kernel is held against it.
+There is no common process, no change of clock and no numbering of places: only an agenda of events, and a dictionary of
+the node at each place. A test compares the model with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Rules(NamedTuple):
 def play(
     mesh: MeshTree, subscribers: list[int], rules: Rules, until_s: float, rng: Random
 ) -> tuple[dict[int, int], int]:
-    """Who has which place at this time, and the swaps until then."""
+    """The node at each place at this time, and the number of swaps until then."""
     places = [int(node) for node in mesh.members]
     above = {place: int(mesh.parent[place]) for place in places if place != mesh.publisher}
     below: dict[int, list[int]] = {place: [] for place in places}

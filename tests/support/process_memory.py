@@ -1,4 +1,4 @@
-"""What this process holds in memory."""
+"""The memory of this process."""
 
 from __future__ import annotations
 

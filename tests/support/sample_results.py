@@ -210,7 +210,7 @@ def make_experiments() -> dict[str, Experiment]:
 
 
 def make_results() -> list[StoredResult]:
-    """Of all of them: one incomplete, the others whole."""
+    """A result of each experiment: one incomplete, the others complete."""
     return [
         make_result(name, experiment, status="running" if name == "mesh-sizes" else "complete")
         for name, experiment in make_experiments().items()

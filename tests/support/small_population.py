@@ -1,4 +1,4 @@
-"""What the tests of epochs and of insiders share: a population on a small world, a tenth of whom subscribe."""
+"""A population on a small world, a tenth of which subscribes, for tests of epochs and of insiders."""
 
 from __future__ import annotations
 
