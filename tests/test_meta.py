@@ -39,25 +39,26 @@ LONG_FILES: dict[str, int] = {}
 FRAGMENT_LINES = 80
 SAME_NAME = "every mode has a module of this name and role in this room"
 OWN_STANDARD = "a published standard in one file, tested by itself against its vectors or its text"
+OWN_MODEL = "a model or a formula by itself, which its own tests compare with the machines or with arithmetic"
+OWN_MEASURE = "a measure by itself, with its own definition and tests"
 NOT_DECIDED = "to be merged, or to be given a reason: nobody has decided yet"
 FRAGMENTS = {
-    "brokers.keys.share_counts": NOT_DECIDED,
-    "brokers.operations.state_transfer": NOT_DECIDED,
+    "brokers.keys.share_counts": OWN_MODEL,
     "cli.local.byzantine_brokers": "a wall: only local networks may import Byzantine brokers (`.importlinter`)",
     "crypto.hpke": OWN_STANDARD,
-    "lab.measure.attack_measures": NOT_DECIDED,
-    "lab.measure.game": NOT_DECIDED,
-    "lab.measure.privacy_loss": NOT_DECIDED,
-    "lab.models.advert_delays": NOT_DECIDED,
-    "lab.models.broker_shares": NOT_DECIDED,
-    "lab.models.cell_times": NOT_DECIDED,
-    "lab.models.kalman": NOT_DECIDED,
-    "lab.models.prefix_tags": NOT_DECIDED,
+    "lab.measure.attack_measures": OWN_MEASURE,
+    "lab.measure.game": OWN_MEASURE,
+    "lab.measure.privacy_loss": OWN_MEASURE,
+    "lab.models.advert_delays": OWN_MODEL,
+    "lab.models.broker_shares": OWN_MODEL,
+    "lab.models.cell_times": OWN_MODEL,
+    "lab.models.kalman": OWN_MODEL,
+    "lab.models.prefix_tags": OWN_MODEL,
     "lab.report.legend": NOT_DECIDED,
     "lab.runs.brokers.user_trace": NOT_DECIDED,
     "lab.runs.mesh.flow_tables": NOT_DECIDED,
     "lab.runs.mesh.round_counts": NOT_DECIDED,
-    "lab.runs.tree.costs_model": NOT_DECIDED,
+    "lab.runs.tree.costs_model": "a run of the table, of which another run takes a constant",
     "mesh.mass_failure": "a safety argument of its own, beside a class that is long enough",
     "net.mqtt": "each kind of stream has its driver in a file of this room",
     "net.socks": OWN_STANDARD,
