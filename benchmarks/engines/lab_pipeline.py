@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engines.relay_tables import PROXY, USERS, RelayTables, topic_popularity, topic_words
+from engines.relay_tables import PUBLIC, RelayTables, observe_epoch
 from engines.tiled_tables import HEARTBEAT_US, TiledTables
 from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, distinct_values
@@ -27,10 +27,9 @@ from veilcast.lab.attack.observations import CaptureObservations
 from veilcast.lab.attack.observer import capture_job
 from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
 from veilcast.lab.attack.registry import CADENCE, WAVES, attackers_on
-from veilcast.lab.attack.server import spark_job as server_job
-from veilcast.lab.models.relay import WINDOW_US
+from veilcast.lab.attack.server.server_job import guess_from_server
 from veilcast.lab.tables import GuessRow
-from veilcast.observe import CellRow, InsiderRow, ObservationRow, PresenceRow, ServerRow, TopologyRow
+from veilcast.observe import TABLES, CellRow, InsiderRow, ObservationRow, PresenceRow, TopologyRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,16 +67,14 @@ def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.T
 
 
 def guess_on_relay(spark: SparkSession, ledgers: RelayTables) -> DataFrame:
-    """The guesses of all attackers on a relay."""
-    server, cells = _read(spark, ledgers.server, ServerRow), _read(spark, ledgers.cells, CellRow)
-    words = server.select("run").distinct().crossJoin(spark.createDataFrame(topic_words(), "topic string, tag binary"))
-    named = server_job.guess_from_log(
-        server, attacks=server_job.LOG_ATTACKS, popularity=topic_popularity(), users=USERS, lasting=True, words=words
-    )
-    seen = server_job.guess_from_windows(cells, server, proxy=PROXY, window_us=WINDOW_US, attacks=["disclosure"])
-    presence = _read(spark, ledgers.presence, PresenceRow)
-    followed = server_job.guess_from_filters(server, presence, words=words, attacks=["filter-intersection"])
-    return named.unionByName(seen).unionByName(followed)
+    """The guesses of the attackers that join and count, or learn over all windows."""
+    observed = {name: _read(spark, place, TABLES[name]) for name, place in ledgers.places.items()}
+    runs = observed["server"].select("run").distinct()
+    for name in PUBLIC:
+        observed[name] = runs.crossJoin(spark.createDataFrame(observe_epoch()[name].drop_columns(["run"])))
+    guesses = guess_from_server(observed, _RELAY_ATTACKS)
+    assert not isinstance(guesses, pa.Table)
+    return guesses
 
 
 def find_notification_sizes(beats: pa.Table) -> pa.Table:
@@ -143,6 +140,14 @@ def _read(spark: SparkSession, place: str, row: type[ObservationRow]) -> DataFra
     return spark.read.schema(tables.spark_schema(row)).parquet(f"file://{place}")
 
 
+_RELAY_ATTACKS: Final = (
+    "dictionary",
+    "tag-frequency",
+    "proxy-frequency",
+    "bodies",
+    "disclosure",
+    "filter-intersection",
+)
 REDUCED: Final[Mapping[str, Mapping[str, str]]] = {
     "links": {"u": "u", "v": "v"},
     "presence": {"at": "epoch", "u": "node"},

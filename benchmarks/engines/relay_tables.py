@@ -13,82 +13,43 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
 from engines.tiled_tables import tile_table, write_tiles
-from veilcast.lab import tables
-from veilcast.lab.models.relay import (
-    EPOCH_US,
-    RelayObservations,
-    RelayService,
-    RelayTruth,
-    run_relay,
-    settle_users,
-)
-from veilcast.lab.models.server_log import DELIVERED, SENT, server_rows
+from veilcast.lab.models.relay import EPOCH_US, RelayService, run_relay, settle_users
 from veilcast.lab.models.topic_mix import zipf_popularity
-from veilcast.observe import CellRow, ObservationRow, PresenceRow, ServerRow
+from veilcast.lab.runs.relay.relay_tables import observe_relay
+from veilcast.observe import TABLES
 
 
 class RelayTables(msgspec.Struct, frozen=True):
-    """Directories of Parquet files."""
-
-    server: str
-    cells: str
-    presence: str
+    places: dict[str, str]
+    """Directories of Parquet files, by table."""
     rows: int
     """Rows of `server`."""
 
 
 def write_tables(folder: Path, count: int) -> RelayTables:
     """Write `count` rows of what server and proxy saw, and the cells on the wires."""
-    base = {row: tables.from_rows(row, made) for row, made in _epoch().items()}
-    tiles = ceil(count / len(base[ServerRow]))
-    places = {row: folder / tables.TABLE_OF[row] for row in base}
-    for row, table in base.items():
-        write_tiles(places[row], row, tile_table(table, tiles, EPOCH_US))
-    return RelayTables(
-        **{tables.TABLE_OF[row]: str(place) for row, place in places.items()}, rows=tiles * len(base[ServerRow])
-    )
-
-
-def topic_popularity() -> dict[str, float]:
-    """The public share of users that subscribe, by topic."""
-    return {_TOPIC % number: float(share) for number, share in enumerate(zipf_popularity(_TOPICS, _MOST))}
-
-
-def topic_words() -> list[tuple[str, bytes]]:
-    """Each topic and its tag, as an observer can compute it."""
-    return [(_TOPIC % topic, int(tag).to_bytes(8, "big")) for topic, tag in enumerate(_relay()[1].computed)]
+    base = observe_epoch()
+    tiles = ceil(count / len(base["server"]))
+    for name in TILED:
+        write_tiles(folder / name, TABLES[name], tile_table(base[name], tiles, EPOCH_US))
+    return RelayTables({name: str(folder / name) for name in TILED}, tiles * len(base["server"]))
 
 
 @cache
-def _relay() -> tuple[RelayObservations, RelayTruth]:
-    reads = np.random.default_rng(1).random((USERS, _TOPICS)) < zipf_popularity(_TOPICS, _MOST)
-    return run_relay(settle_users(reads, 2, 80.0, 0.2, 1), RelayService("paper", batch=4), 1)
+def observe_epoch() -> dict[str, pa.Table]:
+    """All tables of one tile."""
+    popularity = zipf_popularity(_TOPICS, 0.5)
+    reads = np.random.default_rng(1).random((_USERS, _TOPICS)) < popularity
+    people, service = settle_users(reads, 2, 80.0, 0.2, 1), RelayService("paper", batch=4)
+    shown, answers = run_relay(people, service, 1)
+    return observe_relay("", people, service, shown, answers, popularity, None, 0, 0.001)
 
 
-def _epoch() -> dict[type[ObservationRow], list[ObservationRow]]:
-    shown, _ = _relay()
-    wires: list[ObservationRow] = []
-    for kind in (SENT, DELIVERED):
-        part = shown.proxy.select(kind)
-        for t_us, who in zip(part.t_us.tolist(), part.who.tolist(), strict=True):
-            src, dst = (_USER % who, PROXY) if kind == SENT else (PROXY, _USER % who)
-            wires.append(CellRow("", 0, t_us, src, dst, 500))
-    there = np.flatnonzero(shown.present[0]).tolist()
-    return {
-        ServerRow: [
-            *server_rows(shown.server, "", "server", lambda who: f"{who:x}"),
-            *server_rows(shown.proxy, "", "proxy", lambda who: _USER % who),
-        ],
-        CellRow: wires,
-        PresenceRow: [PresenceRow("", 0, _USER % user) for user in there],
-    }
-
-
-USERS: Final = 60
+TILED: Final = ("server", "cells", "presence")
+PUBLIC: Final = ("topology", "facts", "popularity", "words")
+"""Tables that are the same in every run."""
+_USERS: Final = 60
 _TOPICS: Final = 8
-_MOST: Final = 0.5
-_USER: Final = "u%02d"
-_TOPIC: Final = "t%d"
-PROXY: Final = "proxy"

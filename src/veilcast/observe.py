@@ -6,8 +6,8 @@ microseconds (`_us`), stamped with the injected `now`, never with a clock of our
 
 Which adversary sees which table: `CellRow`, `ReceivedRow` and `FormationRow` a global observer; `InsiderRow` a
 coalition of members; `ServerRow` a relay's server or proxy, or a tree node; `TopologyRow` and `PresenceRow` anyone who
-maps the overlay. `FactRow`, `PopularityRow`, `WordRow` and `RootRow` are public; `PublishedRow` and `TokenRow` are
-known to the members of a topic. `TruthRow` holds the labels; only `lab/measure` reads it.
+maps the overlay. `FactRow`, `PopularityRow`, `PairRow`, `WordRow` and `RootRow` are public; `PublishedRow` and
+`TokenRow` are known to the members of a topic. `TruthRow` holds the labels; only `lab/measure` reads it.
 """
 
 from __future__ import annotations
@@ -110,6 +110,14 @@ class PopularityRow(ObservationRow, frozen=True, gc=False):
     """The public share of users that subscribe to a topic."""
 
     topic: str
+    share: float
+
+
+class PairRow(ObservationRow, frozen=True, gc=False):
+    """The public share of users that subscribe to two topics; every pair stands in both orders."""
+
+    topic: str
+    other: str
     share: float
 
 
@@ -221,6 +229,7 @@ TABLES: Final[dict[str, type[ObservationRow]]] = {
     "formation": FormationRow,
     "facts": FactRow,
     "popularity": PopularityRow,
+    "pairs": PairRow,
     "published": PublishedRow,
     "tokens": TokenRow,
     "words": WordRow,
@@ -245,5 +254,7 @@ FACTS: Final[dict[str, str]] = {
     "users": "Number of users of a relay.",
     "window_us": "Length of a proxy's batch, or of the window in which an observer compares records, in microseconds.",
     "lasting": "1 if a subscription has the same tag in every epoch.",
+    "filter_bound": "Largest rate of false positives of a server's Bloom filters; 0 if the server holds tags.",
+    "queries": "Number of topics that a server, being a user too, can ask about in an epoch.",
 }
 """Names of the facts that attackers know, and what each means."""

@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -146,6 +147,7 @@ class VerdictRow(msgspec.Struct, frozen=True, gc=False):
     why: str
 
 
+@cache
 def arrow_schema(row: type[msgspec.Struct], *, stored: bool = False) -> pa.Schema:
     """The schema of the whole table; `stored` leaves out the columns that the path of a file holds."""
     return pa.schema([pa.field(name, kind, nullable=nullable) for name, kind, nullable in _columns(row, stored)])
@@ -177,6 +179,22 @@ def from_rows(row: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pa.T
     columns = zip(*map(msgspec.structs.astuple, rows), strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=False)]
     return pa.table(arrays, schema=schema) if arrays else schema.empty_table()
+
+
+def from_columns(table: str, /, **columns: Any) -> pa.Table:
+    """A table of this name. A column is an array, or one value for all rows; one of them at least is an array."""
+    schema = arrow_schema(TABLES[table])
+    arrays = {name: column for name, column in columns.items() if not isinstance(column, str | bytes | int | float)}
+    rows = len(next(iter(arrays.values())))
+    return pa.table(
+        [
+            pa.array(arrays[field.name], field.type)
+            if field.name in arrays
+            else pa.repeat(pa.scalar(columns[field.name], field.type), rows)
+            for field in schema
+        ],
+        schema=schema,
+    )
 
 
 def write(path: Path, table: pa.Table) -> None:

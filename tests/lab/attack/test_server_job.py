@@ -1,194 +1,181 @@
-"""The relay over frames: rows of `server` and `cells` give the scores of the arrays that they were made from."""
+"""The attackers of a relay over tables: the same guesses on both engines, and those that the model's arrays give."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from numpy.typing import NDArray
 
-from support.relay_users import run_small_relay as relay
+from support.relay_users import run_small_relay
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.attack.server import batch_disclosure, linkage, spark_job, tag_inference
-from veilcast.lab.models import prefix_tags
-from veilcast.lab.models.relay import WINDOW_US, RelayObservations, RelayService, RelayTruth, RelayUsers
-from veilcast.lab.models.server_log import DELIVERED, PUBLISHED, SENT, SUBSCRIBED, server_rows
+from veilcast.lab.attack.grouped_tables import GroupedRun, union_tables
+from veilcast.lab.attack.registry import attack_names, attackers_on
+from veilcast.lab.attack.server import batch_disclosure, linkage, server_job, tag_inference
+from veilcast.lab.attack.server.observations import ServerObservations
+from veilcast.lab.attack.server.server_job import guess_from_server
+from veilcast.lab.measure.relay_guesses import measure_relay_guesses
+from veilcast.lab.models.prefix_tags import draw_prefix_tags
+from veilcast.lab.models.relay import EPOCH_US, RelayObservations, RelayService, RelayTruth, RelayUsers
+from veilcast.lab.models.server_log import PUBLISHED, SUBSCRIBED
 from veilcast.lab.models.topic_mix import zipf_popularity
-from veilcast.observe import CellRow, ObservationRow, PresenceRow, ServerRow
+from veilcast.lab.runs.relay.relay_tables import observe_relay, observe_values
+from veilcast.lab.tables import GuessRow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 USERS, TOPICS, EPOCHS = 40, 8, 3
 SHARES = zipf_popularity(TOPICS, 0.5)
-NAMES = [f"u{number:02}" for number in range(USERS)]
-RUNS = {"paper": RelayService("paper", batch=4), "hardened": RelayService("hardened", batch=4)}
-Guessed = dict[tuple[str, str], float]
-"""Scores by topic and node."""
+RUNS = {"paper": RelayService("paper", batch=6), "hardened": RelayService("hardened", batch=6)}
+PARTS = {"server", "present", "proxy", "bodies", "wires", "words", "popularity", "together", "answers", "queries"}
 
 
 @cache
 def world(run: str) -> tuple[RelayUsers, RelayObservations, RelayTruth]:
-    return relay(5, RUNS[run], EPOCHS, users=USERS, topics=TOPICS)
+    return run_small_relay(5, RUNS[run], EPOCHS, users=USERS, topics=TOPICS)
 
 
-def frame(spark: SparkSession, row: type[ObservationRow], made: list[ObservationRow]) -> DataFrame:
-    return spark.createDataFrame(tables.from_rows(row, made).to_pandas(), tables.spark_schema(row))
+@cache
+def observed(run: str) -> dict[str, pa.Table]:
+    people, shown, answers = world(run)
+    together = np.outer(SHARES, SHARES)
+    return observe_relay(run, people, RUNS[run], shown, answers, SHARES, together, 2, 0.001)
 
 
-@pytest.fixture(scope="module")
-def server(spark: SparkSession) -> DataFrame:
-    made: list[ObservationRow] = []
-    for run in RUNS:
-        shown = world(run)[1]
-        made += server_rows(shown.server, run, "server", lambda who: f"{who:x}")
-        made += server_rows(shown.proxy, run, "proxy", lambda who: NAMES[who])
-    return frame(spark, ServerRow, made).cache()
+@cache
+def guesses(run: str) -> pa.Table:
+    found = guess_from_server(observed(run), None, [1, EPOCHS])
+    assert isinstance(found, pa.Table)
+    return found
 
 
-@pytest.fixture(scope="module")
-def cells(spark: SparkSession) -> DataFrame:
-    made: list[ObservationRow] = []
-    for run in RUNS:
-        proxy = world(run)[1].proxy
-        for kind in (SENT, DELIVERED):
-            part = proxy.select(kind)
-            for epoch, t_us, who in zip(part.epoch.tolist(), part.t_us.tolist(), part.who.tolist(), strict=True):
-                src, dst = (NAMES[who], "proxy") if kind == SENT else ("proxy", NAMES[who])
-                made.append(CellRow(run, epoch, t_us, src, dst, 500))
-    return frame(spark, CellRow, made).cache()
-
-
-@pytest.fixture(scope="module")
-def words(spark: SparkSession) -> DataFrame:
-    known = [
-        (run, f"t{topic}", int(tag).to_bytes(8, "big"))
-        for run in RUNS
-        for topic, tag in enumerate(world(run)[2].computed)
+def matrix(run: str, attack: str, role: str, epochs: int = EPOCHS) -> dict[tuple[str, str], float]:
+    rows = [
+        row for row in guesses(run).to_pylist() if (row["attack"], row["role"], row["epochs"]) == (attack, role, epochs)
     ]
-    return spark.createDataFrame(known, "run string, topic string, tag binary").cache()
+    return {(row["topic"], row["node"]): row["score"] for row in rows if row["score"]}
 
 
-class Said:
-    """All guesses of a frame, which is gone through once."""
-
-    def __init__(self, guesses: DataFrame) -> None:
-        self._rows = guesses.toArrow().to_pylist()
-        assert all(list(row) == tables.spark_schema(tables.GuessRow).fieldNames() for row in self._rows)
-
-    def of(self, run: str, attack: str) -> Guessed:
-        chosen = [row for row in self._rows if (row["run"], row["attack"]) == (run, attack)]
-        return {(row["topic"], row["node"]): row["score"] for row in chosen}
+def entries(
+    scores: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rows: str, columns: str
+) -> dict[tuple[str, str], float]:
+    return {(rows % row, columns % column): float(scores[row, column]) for row, column in np.argwhere(scores)}
 
 
-def scores(matrix: NDArray[np.float64], rows: list[str], columns: list[str]) -> Guessed:
-    """Entries that are not 0, by row and column."""
-    return {(rows[row], columns[column]): float(matrix[row, column]) for row, column in np.argwhere(matrix)}
+def test_both_engines_give_the_same_guesses_for_all_runs_together(spark: SparkSession) -> None:
+    both = {name: pa.concat_tables([observed(run)[name] for run in RUNS]) for name in observed("paper")}
+    frames = {name: spark.createDataFrame(table) for name, table in both.items() if name != "truth"}
+    there = guess_from_server(frames, None, [1, EPOCHS])
+    assert not isinstance(there, pa.Table)
+    keys = [(name, "ascending") for name in tables.arrow_schema(GuessRow).names]
+    expected = pa.concat_tables([guesses(run) for run in RUNS]).sort_by(keys)
+    assert there.toArrow().select(expected.column_names).cast(expected.schema).sort_by(keys).equals(expected)
 
 
-def test_log_attacks_over_frames_give_the_results_of_arrays(server: DataFrame, words: DataFrame) -> None:
-    popularity = {f"t{number}": float(share) for number, share in enumerate(SHARES)}
-    for run, lasting in (("paper", True), ("hardened", False)):
-        shown, answers = world(run)[1:]
-        alone = server.where(server["run"] == run)
-        guesses = Said(
-            spark_job.guess_from_log(
-                alone, attacks=spark_job.LOG_ATTACKS, popularity=popularity, users=USERS, lasting=lasting, words=words
-            )
-        )
-        asked = shown.server.select(SUBSCRIBED)
-        held = guesses.of(run, "dictionary")
-        known = np.isin(asked.what, answers.computed)
-        assert len(held) == (np.unique(asked.who[known]).size and known.sum())
-        for observer, attack in ((shown.server, "tag-frequency"), (shown.proxy, "proxy-frequency")):
-            expected: Guessed = {}
-            for first, last in [(0, EPOCHS - 1)] if lasting else [(epoch, epoch) for epoch in range(EPOCHS)]:
-                part = observer.select(SUBSCRIBED, first, last)
-                names = tag_inference.name_tags(part, USERS * (last - first + 1.0), SHARES).topics_of(part.what)
-                for who, name in zip(part.who.tolist(), names.tolist(), strict=True):
-                    node = f"{who:x}" if observer is shown.server else NAMES[who]
-                    if name >= 0:
-                        expected[f"t{name}", node] = expected.get((f"t{name}", node), 0.0) + 1.0
-            assert guesses.of(run, attack) == expected
-        assert guesses.of(run, "bodies") == scores(linkage.link_bodies(shown.proxy, USERS), NAMES, NAMES)
+def test_every_attacker_of_a_relay_guesses() -> None:
+    said = {row["attack"] for run in RUNS for row in guesses(run).to_pylist()}
+    assert said == set(attack_names(ServerObservations)) - {"order"}
 
 
-def test_window_attacks_over_frames_give_the_results_of_arrays(server: DataFrame, cells: DataFrame) -> None:
-    guesses = Said(
-        spark_job.guess_from_windows(
-            cells, server, proxy="proxy", window_us=WINDOW_US, attacks=spark_job.WINDOW_ATTACKS
-        )
+@pytest.mark.parametrize("run", RUNS)
+def test_guesses_from_tables_are_those_of_the_models_arrays(run: str) -> None:
+    people, shown, _ = world(run)
+    assert matrix(run, "bodies", "reader") == entries(linkage.link_bodies(shown.proxy, USERS), "u%02d", "u%02d")
+    assert matrix(run, "disclosure", "reader") == entries(
+        batch_disclosure.fit_profiles(*shown.publishing), "u%02d", "u%02d"
     )
-    for run in RUNS:
-        shown = world(run)[1]
-        published = shown.server.select(PUBLISHED)
-        place, busy = shown.windows(published), np.unique(shown.windows(published))
-        place = np.searchsorted(busy, place)
-        sent, got = shown.publishing.sent[busy], shown.publishing.got[busy]
-        requests = [f"{who:x}" for who in published.who.tolist()]
-        assert guesses.of(run, "timing") == pytest.approx(
-            scores(batch_disclosure.spread_over_senders(sent, place), requests, NAMES)
-        )
-        found = guesses.of(run, "disclosure")
-        expected = scores(batch_disclosure.fit_profiles(sent, got), NAMES, NAMES)
-        assert {pair: score for pair, score in found.items() if score} == pytest.approx(expected, abs=1e-6)
-        tag = np.unique(published.what, return_inverse=True)[1]
-        usual = batch_disclosure.fit_profiles(
-            sent, batch_disclosure.count_effects(place, tag, (busy.size, tag.max() + 1))
-        )
-        given = scores(batch_disclosure.match_senders(sent, place, tag, usual), requests, NAMES)
-        same = guesses.of(run, "matching").items() & given.items()
-        # Where several are equally likely either may be taken.
-        assert len(same) > 0.8 * len(given)
+    first = 0 if run == "paper" else EPOCHS - 1
+    asked, there = shown.server.select(SUBSCRIBED, first, EPOCHS - 1), float(shown.present[first:].sum())
+    last = shown.server.select(SUBSCRIBED, EPOCHS - 1, EPOCHS - 1)
+    topics = tag_inference.name_tags(asked, there, SHARES).topics_of(last.what)
+    named = {(f"t{topic}", f"{who:016x}"): 1.0 for topic, who in zip(topics.tolist(), last.who.tolist(), strict=True)}
+    assert matrix(run, "tag-frequency", "pseudonym") == {pair: one for pair, one in named.items() if pair[0] != "t-1"}
+    published = shown.server.select(PUBLISHED, EPOCHS - 1)
+    before = len(shown.server.select(PUBLISHED)) - len(published)
+    spread = batch_disclosure.spread_over_senders(shown.publishing.sent, shown.windows(published))
+    everything = {(f"p{before + row:03}", f"u{user:02}"): float(spread[row, user]) for row, user in np.argwhere(spread)}
+    assert matrix(run, "timing", "publisher") == everything
+    assert people.users == USERS
 
 
-def test_filter_attacks_over_frames_give_the_results_of_arrays(
-    spark: SparkSession, server: DataFrame, words: DataFrame
-) -> None:
-    there = [
-        PresenceRow(run, epoch, NAMES[user])
-        for run in RUNS
-        for epoch, user in np.argwhere(world(run)[1].present).tolist()
-    ]
-    presence = frame(spark, PresenceRow, [*there])
-    guesses = Said(spark_job.guess_from_filters(server, presence, words=words, attacks=["filter-intersection"]))
-    shown, answers = world("paper")[1:]
-    tastes, counts, tags = linkage.group_by_filter(shown.server.select(SUBSCRIBED), EPOCHS)
-    held = tastes @ (tags[:, None] == answers.computed) > 0
-    expected = scores(
-        (linkage.assign_users(counts, shown.present) @ held).T, [f"t{number}" for number in range(TOPICS)], NAMES
-    )
-    assert {pair: score for pair, score in guesses.of("paper", "filter-intersection").items() if score} == (
-        pytest.approx(expected)
-    )
-    assert not any(guesses.of("hardened", "filter-intersection").values())
+@pytest.mark.parametrize("run", RUNS)
+def test_an_attacker_sees_only_the_parts_that_it_names(run: str) -> None:
+    whole = server_job._RunTables(GroupedRun(union_tables(server_job._relations(observed(run), PARTS)))).build()
+    assert all(getattr(whole, part) is not None for part in PARTS)
+    for attacker in attackers_on(ServerObservations):
+        if attacker.name != "order":
+            hidden: dict[str, Any] = dict.fromkeys(PARTS - set(attacker.needs))
+            alone = replace(whole, **hidden)
+            assert np.array_equal(attacker.score(alone), attacker.score(whole)), attacker.name
 
 
-def test_values_are_sorted_over_frames_as_over_arrays(spark: SparkSession) -> None:
-    drawn = prefix_tags.draw_prefix_tags(5, 30, 30, 0.3, 4)
-    made: list[ObservationRow] = [
-        ServerRow("r", 0, 0, f"server:{kind}", f"{kind}{number:02}", int(tag).to_bytes(8, "big"), 0)
-        for kind, sets in (("publish", drawn.asked), ("subscribe", drawn.ranges))
-        for number, tags in enumerate(sets)
-        for tag in tags
-    ]
-    presence = spark.createDataFrame([], tables.spark_schema(PresenceRow))
-    found = Said(spark_job.guess_from_filters(frame(spark, ServerRow, made), presence, attacks=["order"])).of(
-        "r", "order"
-    )
-    place = np.array([found["", f"publish{number:02}"] for number in range(30)])
+def test_an_attacker_without_its_tables_is_left_out() -> None:
+    alone = {name: table for name, table in observed("paper").items() if name not in ("cells", "words", "pairs")}
+    found = guess_from_server(alone)
+    assert isinstance(found, pa.Table)
+    kept = set(pc.unique(found["attack"]).to_pylist())
+    assert {"tag-frequency", "bodies", "oracle"} <= kept
+    assert not kept & {"dictionary", "disclosure", "timing", "matching", "tag-frequency-pairs"}
+    with pytest.raises(ConfigError, match="table server"):
+        guess_from_server({"presence": alone["presence"]})
+
+
+def test_epochs_are_numbered_from_the_first_one_that_was_seen() -> None:
+    """Epochs of real networks are far from 0."""
+    far = 170_000_000
+
+    def later(name: str, table: pa.Table) -> pa.Table:
+        for column, length in (("epoch", 1), ("t_us", EPOCH_US)):
+            if column in table.column_names:
+                place = table.column_names.index(column)
+                table = table.set_column(place, column, pc.add(table[column], far * length))
+        return table
+
+    moved = {name: later(name, table) for name, table in observed("hardened").items() if name != "truth"}
+    there = guess_from_server(moved, None, [1, EPOCHS])
+    assert isinstance(there, pa.Table)
+    assert there.equals(guesses("hardened"))
+
+
+def test_shuffled_truth_is_not_found() -> None:
+    """The null control."""
+    truth = observed("paper")["truth"]
+    subscribers = pc.equal(truth["role"], "subscriber")
+    names = truth["node"].to_pylist()
+    rng = np.random.default_rng(3)
+    moved = dict(zip(sorted(set(names)), rng.permutation(sorted(set(names))), strict=True))
+    users = [f"u{user:02}" for user in range(USERS)]
+    moved |= dict(zip(users, rng.permutation(users).tolist(), strict=True))
+    shuffled = [moved[name] if own else name for name, own in zip(names, subscribers.to_pylist(), strict=True)]
+    null = truth.set_column(truth.column_names.index("node"), "node", pa.array(shuffled))
+    for table, low, high in ((truth, 0.85, 1.0), (null, 0.3, 0.7)):
+        found = {
+            (attack, metric): value
+            for attack, metric, epochs, value in measure_relay_guesses(guesses("paper"), table, EPOCH_US)
+            if epochs == EPOCHS
+        }
+        assert low <= found["bodies", "auc"] <= high
+
+
+def test_values_are_sorted_over_tables_as_over_arrays(spark: SparkSession) -> None:
+    drawn = draw_prefix_tags(5, 30, 30, 0.3, 4)
+    seen = observe_values("r", drawn)
+    here = guess_from_server(seen, ["order"])
+    there = guess_from_server({"server": spark.createDataFrame(seen["server"])}, ["order"])
+    assert isinstance(here, pa.Table)
+    assert not isinstance(there, pa.Table)
+    assert there.toArrow().sort_by("node").equals(here.sort_by("node"))
+    places = dict(zip(here["node"].to_pylist(), here["score"].to_pylist(), strict=True))
     expected = tag_inference.order_publications(drawn.asked, drawn.ranges)
-    assert np.array_equal(place, expected) or abs(np.corrcoef(place, expected)[0, 1]) > 0.99
+    assert [places.get(f"p{number:02}", 0.0) for number in range(30)] == expected.tolist()
 
 
-@pytest.mark.parametrize("attack", ["dictionary", "tag-frequency", "closure"])
-def test_an_unknown_attack_or_one_without_its_input_is_refused(server: DataFrame, attack: str) -> None:
-    with pytest.raises(ConfigError):
-        spark_job.guess_from_log(server, attacks=[attack])
-    with pytest.raises(ConfigError):
-        spark_job.guess_from_windows(server, server, proxy="p", window_us=1, attacks=["closure"])
-    with pytest.raises(ConfigError):
-        spark_job.guess_from_filters(server, server, attacks=["filter-intersection"])
+def test_an_unknown_attack_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no attack at a relay is called 'closure'"):
+        guess_from_server(observed("paper"), ["closure"])

@@ -8,7 +8,8 @@ import pytest
 from support.relay_users import draw_users, run_small_relay
 from veilcast.errors import ConfigError
 from veilcast.lab.models.relay import EPOCH_US, RelayService, settle_users
-from veilcast.lab.models.server_log import DELIVERED, PUBLISHED, SENT, SUBSCRIBED, cross_table, server_rows
+from veilcast.lab.models.server_log import DELIVERED, PUBLISHED, SENT, SUBSCRIBED, cross_table
+from veilcast.lab.runs.relay.relay_tables import observe_relay
 
 PAPER, HARDENED = RelayService("paper"), RelayService("hardened")
 BATCHED = RelayService("hardened", batch=5)
@@ -92,11 +93,12 @@ def test_at_a_constant_rate_all_windows_are_alike() -> None:
 
 
 def test_rows_of_the_table_say_who_saw_what() -> None:
-    _, shown, _ = run_small_relay(7, PAPER, 1)
-    first = next(server_rows(shown.proxy, "r", "proxy", lambda who: f"user-{who}"))
-    assert (first.run, first.epoch, first.role) == ("r", 0, "proxy:subscribe")
-    assert first.pseudonym.startswith("user-")
-    assert 0 <= first.t_us < EPOCH_US
+    people, shown, answers = run_small_relay(7, PAPER, 1)
+    seen = observe_relay("r", people, PAPER, shown, answers, np.ones(people.reads.shape[1]), None, 0, 0.001)
+    first = seen["server"].to_pylist()[-1]
+    assert (first["run"], first["epoch"], first["role"]) == ("r", 0, "proxy:deliver")
+    assert first["pseudonym"] in seen["topology"]["v"].to_pylist()
+    assert 0 <= first["t_us"] < EPOCH_US
 
 
 def test_the_same_seed_serves_the_same() -> None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import pytest
 
 from veilcast.errors import ConfigError
+from veilcast.lab import tables
 from veilcast.lab.experiment.relay_params import RelayAttacks
-from veilcast.lab.runs.relay.attacks_machines import linked_share, observe_run, repeated_share
+from veilcast.lab.measure.relay_guesses import measure_linked_deliveries, measure_repeated_subscriptions
+from veilcast.lab.runs.relay.attacks_machines import guess_from_tap, observe_run
 from veilcast.lab.runs.table import ENGINES
-from veilcast.observe import ServerRow
+from veilcast.observe import FactRow, ServerRow, TopologyRow
 from veilcast.sim.relay.population import RelayPopulation
 
 
@@ -54,13 +56,20 @@ def test_of_hardened_machines_nothing_comes_twice_and_no_pseudonym_has_two_lease
 
 def test_a_planted_repeat_is_noticed() -> None:
     rows = [
-        ServerRow("", 0, 0, "proxy:subscribe", client, tag, 0)
+        ServerRow("r", 0, 0, "proxy:subscribe", client, tag, 0)
         for client, tag in (("a", b"x"), ("b", b"x"), ("b", b"y"))
     ]
-    assert repeated_share(rows) == pytest.approx(2 / 3)
-    sent = [ServerRow("", 0, 0, "proxy:send", "a", b"body", 0)]
-    got = [ServerRow("", 0, 0, "proxy:deliver", "b", body, 0) for body in (b"body", b"other")]
-    assert linked_share(sent + got) == 0.5
+    rows.append(ServerRow("r", 0, 0, "proxy:send", "a", b"body", 0))
+    rows += [ServerRow("r", 0, 0, "proxy:deliver", "b", body, 0) for body in (b"body", b"other")]
+    guesses = guess_from_tap(
+        {
+            "server": tables.from_rows(ServerRow, rows),
+            "topology": tables.from_rows(TopologyRow, [TopologyRow("r", 0, "proxy", client) for client in "ab"]),
+            "facts": tables.from_rows(FactRow, [FactRow("r", "lasting", 1.0)]),
+        }
+    )
+    assert measure_repeated_subscriptions(guesses) == pytest.approx(2 / 3)
+    assert measure_linked_deliveries(guesses) == 0.5
 
 
 def test_machines_know_neither_churn_nor_a_constant_rate() -> None:

@@ -24,6 +24,19 @@ from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.insider.tree_nodes import TreeObservations
 from veilcast.lab.attack.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.observer import attackers as observer
+from veilcast.lab.attack.server import attackers as relay
+from veilcast.lab.attack.server.observations import (
+    ANSWERS,
+    BODIES,
+    PAIRS,
+    POPULARITY,
+    PRESENCE,
+    PROXY,
+    SUBSCRIPTIONS,
+    WIRES,
+    WORDS,
+    ServerObservations,
+)
 from veilcast.lab.attack.stream import many_steps, single_step, trained
 from veilcast.lab.attack.stream.model import Candidates, Posterior, StreamModel, StreamObservations
 
@@ -118,6 +131,12 @@ def _of_tree(name: str, score: Callable[[TreeObservations], Scores], *needs: str
     return Attacker(name, SUBSCRIBER, TreeObservations, score, needs)
 
 
+def _at_relay(
+    name: str, role: str, score: Callable[[ServerObservations], Scores], *needs: str
+) -> Attacker[ServerObservations]:
+    return Attacker(name, role, ServerObservations, score, needs)
+
+
 def _on_stream(
     name: str, score: Callable[[Candidates, StreamModel], Posterior], *needs: str, online: bool = True
 ) -> Attacker[StreamObservations]:
@@ -196,6 +215,27 @@ _TREES: Final = (
     _of_tree("likelihood", tree_nodes.score_known_shape, "branching"),
     _of_tree("guards", tree_nodes.score_known_chain, "places"),
 )
+_COUNTS: Final = (SUBSCRIPTIONS, PRESENCE, POPULARITY)
+_RELAYS: Final = (
+    _at_relay("dictionary", relay.PSEUDONYM, relay.score_dictionary, SUBSCRIPTIONS, WORDS),
+    _at_relay("tag-frequency", relay.PSEUDONYM, relay.score_pseudonyms_by_count, *_COUNTS),
+    _at_relay("tag-frequency", relay.TAG, relay.score_tags_by_count, *_COUNTS),
+    _at_relay("tag-frequency-pairs", relay.PSEUDONYM, relay.score_pseudonyms_by_pairs, *_COUNTS, PAIRS),
+    _at_relay("tag-frequency-pairs", relay.TAG, relay.score_tags_by_pairs, *_COUNTS, PAIRS),
+    _at_relay("oracle", relay.PSEUDONYM, relay.score_pseudonyms_by_queries, *_COUNTS, ANSWERS, "queries"),
+    _at_relay("oracle", relay.TAG, relay.score_tags_by_queries, *_COUNTS, ANSWERS, "queries"),
+    _at_relay("order", relay.ORDER, relay.score_order, SUBSCRIPTIONS),
+    _at_relay("proxy-frequency", SUBSCRIBER, relay.score_clients_by_count, PROXY, PRESENCE, POPULARITY),
+    _at_relay("proxy-frequency", relay.REPEAT, relay.score_repeated_tags, PROXY),
+    _at_relay("bodies", relay.READER, relay.score_bodies, BODIES),
+    _at_relay("bodies", relay.DELIVERED, relay.count_deliveries, BODIES),
+    _at_relay("disclosure", relay.READER, relay.score_followers, WIRES),
+    _at_relay("filter-intersection", SUBSCRIBER, relay.score_filter_intersection, *_COUNTS, WORDS),
+    _at_relay("filter-intersection", relay.ALIAS, relay.score_linked_filters, SUBSCRIPTIONS),
+    _at_relay("timing-subscriptions", SUBSCRIBER, relay.score_times_of_subscriptions, *_COUNTS, WORDS, WIRES),
+    _at_relay("timing", PUBLISHER, relay.score_senders_of_window, SUBSCRIPTIONS, WIRES),
+    _at_relay("matching", PUBLISHER, relay.score_usual_senders, SUBSCRIPTIONS, WIRES),
+)
 _STREAMS: Final = (
     _on_stream("uniform", single_step.score_uniform),
     _on_stream("medoid", single_step.score_medoid),
@@ -218,6 +258,6 @@ _STREAMS: Final = (
     _on_stream("newcomer", many_steps.score_newcomer),
     _on_stream("confirmation", single_step.score_confirmation, "asked"),
 )
-ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_COALITIONS, *_TREES, *_STREAMS)
+ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_COALITIONS, *_TREES, *_RELAYS, *_STREAMS)
 FOREIGN: Final[dict[str, Attacker[Any]]] = {}
 """Attackers from outside the package, by name, that are installed in this process (`attack.foreign`)."""

@@ -52,6 +52,13 @@ class TableRecorder:
         sink(pa.table([_column(given[field.name], field.type, rows) for field in schema], schema=schema))
 
 
+def record_tables(recorder: TableRecorder, whole: Mapping[str, pa.Table]) -> None:
+    """Record whole tables of one run, as far as they are wanted."""
+    for name, table in whole.items():
+        if recorder.wants(name):
+            recorder.record(name, **{column: table[column] for column in table.column_names if column != "run"})
+
+
 def _is_array(column: Any) -> bool:
     return isinstance(column, (list, tuple, np.ndarray, pa.Array, pa.ChunkedArray))
 

@@ -7,14 +7,11 @@ server logs pseudonyms, and a number for each publication; a proxy logs its clie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from veilcast.observe import ServerRow
 
 Numbers = NDArray[np.int64]
 _ALL: Final = 2**63 - 1
@@ -32,6 +29,9 @@ class ServerLog:
         """The rows of a kind; with `first` and `last`, of the epochs between them, both included."""
         return self._where((self.kind == kind) & (self.epoch >= first) & (self.epoch <= last))
 
+    def take(self, rows: NDArray[np.int64]) -> ServerLog:
+        return self._where(rows)
+
     def before(self, epoch: int) -> ServerLog:
         """The rows of all epochs before this one."""
         return self._where(self.epoch < epoch)
@@ -39,15 +39,8 @@ class ServerLog:
     def __len__(self) -> int:
         return len(self.who)
 
-    def _where(self, rows: NDArray[np.bool_]) -> ServerLog:
+    def _where(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> ServerLog:
         return ServerLog(self.epoch[rows], self.t_us[rows], self.kind[rows], self.who[rows], self.what[rows])
-
-
-def server_rows(ledger: ServerLog, run: str, observer: str, name: Callable[[int], str]) -> Iterator[ServerRow]:
-    """Rows of the table `server`; `name` gives the observer's name of a number."""
-    columns = (ledger.epoch, ledger.t_us, ledger.kind, ledger.who, ledger.what)
-    for epoch, t_us, kind, who, what in zip(*(column.tolist() for column in columns), strict=True):
-        yield ServerRow(run, epoch, t_us, f"{observer}:{KINDS[kind]}", name(who), what.to_bytes(8, "big"), 0)
 
 
 def cross_table(who: Numbers, what: Numbers) -> tuple[NDArray[np.bool_], Numbers, Numbers]:

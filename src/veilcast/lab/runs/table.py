@@ -94,6 +94,13 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
 KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "mesh.flows": {"kernel": ("truth", "topology", "cells")},
     "mesh.wires": {"machines": ("truth", "cells", "topology", "presence", "published", "facts")},
+    "relay.attacks": {
+        "kernel": (
+            *("server", "cells", "topology", "presence", "facts", "popularity", "pairs", "words", "tokens"),
+            *("truth", "guesses"),
+        ),
+        "machines": ("server", "topology", "facts", "words", "truth", "guesses"),
+    },
 }
 """Kind of run -> engine -> the tables that its function hands to a recorder, its fourth argument."""
 ENGINES: Final[Mapping[str, RunFunction]] = {

@@ -13,22 +13,31 @@ the server's attackers are compared with.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from veilcast.authority.topic_record import Profile
 from veilcast.core.match_elements import qualify_element
 from veilcast.crypto.group import Point, Scalar, multiply_each
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ConfigError, TamperedError
+from veilcast.lab import tables
+from veilcast.lab.attack.server.server_job import PROXY_NAME, guess_from_server
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
 from veilcast.lab.experiment.relay_params import RelayAttacks
+from veilcast.lab.measure.relay_guesses import (
+    measure_linked_deliveries,
+    measure_named_subscriptions,
+    measure_repeated_subscriptions,
+)
 from veilcast.machine import Address, Event, Frame, Record
-from veilcast.observe import ServerRow
+from veilcast.observe import FactRow, ServerRow, TruthRow, WordRow
 from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.hardened import HardenedServerProfile
 from veilcast.relay.paper import PaperServerProfile
@@ -118,18 +127,47 @@ class RelayTap(Checker):
 _DECODER: Final = MsgpackDecoder(_Entry, TamperedError, "not a record of a proxy")
 
 
-def run(params: RelayAttacks, seed: int, data: Path | None = None) -> list[Measure]:
+def run(
+    params: RelayAttacks, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER
+) -> list[Measure]:
     if params.constant or params.churn:
         raise ConfigError("a relay's machines are run without churn, and not at a constant rate")
     step = params.steps[-1]
     population = _population(params, int(step))
     taps, reads = observe_run(population, seed)
+    observed = tabulate(taps, reads)
+    guesses = guess_from_tap(observed)
+    record_tables(recorder, {**observed, "guesses": guesses})
     return [
-        Measure("dictionary", "named_readers", step, _by_dictionary(population, taps, reads)),
-        Measure("bodies", "linked", step, linked_share(taps.rows)),
-        Measure("proxy-frequency", "repeats", step, repeated_share(taps.rows)),
+        Measure("dictionary", "named_readers", step, measure_named_subscriptions(guesses, observed["truth"])),
+        Measure("bodies", "linked", step, measure_linked_deliveries(guesses)),
+        Measure("proxy-frequency", "repeats", step, measure_repeated_subscriptions(guesses)),
         Measure("", "delivered", step, float(sum(row.role == "proxy:deliver" for row in taps.rows))),
     ]
+
+
+def tabulate(taps: RelayTap, reads: Mapping[Address, Sequence[str]]) -> dict[str, pa.Table]:
+    """The observations, the tags that the server's own key gives for the words, and the truth."""
+    name = taps.rows[0].run
+    clients, topics = sorted(reads), sorted({topic for topics in reads.values() for topic in topics})
+    wanted = [(topic, client) for client in clients for topic in reads[client]]
+    end = 1 + max(row.t_us for row in taps.rows)
+    truth = [TruthRow(name, topic, client, "subscriber", 0, end) for topic, client in wanted]
+    truth += [TruthRow(name, client, pseudonym, "owner", 0, end) for pseudonym, client in taps.client_of.items()]
+    words = [WordRow(name, topic, _compute_tag(topic)) for topic in topics]
+    return {
+        "server": tables.from_rows(ServerRow, taps.rows),
+        "topology": tables.from_columns("topology", run=name, epoch=0, u=PROXY_NAME, v=clients),
+        "facts": tables.from_rows(FactRow, [FactRow(name, "lasting", 1.0)]),
+        "words": tables.from_rows(WordRow, words),
+        "truth": tables.from_rows(TruthRow, truth),
+    }
+
+
+def guess_from_tap(observed: Mapping[str, pa.Table]) -> pa.Table:
+    """After each epoch: the server's dictionary is for the pseudonyms of the last one."""
+    epochs = pc.count_distinct(observed["server"]["epoch"]).as_py()
+    return guess_from_server(observed, ["dictionary", "bodies", "proxy-frequency"], range(1, epochs + 1))
 
 
 def observe_run(population: RelayPopulation, seed: int) -> tuple[RelayTap, dict[Address, tuple[str, ...]]]:
@@ -146,20 +184,6 @@ def observe_run(population: RelayPopulation, seed: int) -> tuple[RelayTap, dict[
     return taps, reads
 
 
-def linked_share(rows: list[ServerRow]) -> float:
-    """The share of deliveries whose body was seen in a submission."""
-    sent = {row.tag for row in rows if row.role == "proxy:send"}
-    got = [row.tag in sent for row in rows if row.role == "proxy:deliver"]
-    return sum(got) / len(got) if got else 0.0
-
-
-def repeated_share(rows: list[ServerRow]) -> float:
-    """The share of subjects at the proxy that came from several clients."""
-    asked = {(row.pseudonym, row.tag) for row in rows if row.role == "proxy:subscribe"}
-    clients = Counter(each for _, each in asked)
-    return sum(clients[each] > 1 for _, each in asked) / len(asked)
-
-
 def _population(params: RelayAttacks, epochs: int) -> RelayPopulation:
     plain = RelayPopulation(profile="paper" if params.relay == "paper" else "hardened", proxies=1)
     batch_us = plain.proxy.batch_us if params.batch else 0
@@ -174,19 +198,8 @@ def _population(params: RelayAttacks, epochs: int) -> RelayPopulation:
     )
 
 
-def _by_dictionary(population: RelayPopulation, taps: RelayTap, reads: dict[Address, tuple[str, ...]]) -> float:
-    """The share of subscriptions whose topic the server finds by computing the tag of the topic's label."""
-    held: dict[Address, set[bytes]] = {}
-    for row in taps.rows:
-        if row.role == "server:subscribe":
-            held.setdefault(taps.client_of[row.pseudonym], set()).add(row.tag)
-    key = server_keys().k_r
-    words = {
-        topic: tag_of(blind_element(qualify_element(topic, string_element(TOPIC, topic)), key))
-        for topic in dict.fromkeys(topic for topics in reads.values() for topic in topics)
-    }
-    right = [words[topic] in held[client] for client, topics in reads.items() for topic in topics]
-    return sum(right) / len(right)
+def _compute_tag(topic: str) -> bytes:
+    return tag_of(blind_element(qualify_element(topic, string_element(TOPIC, topic)), server_keys().k_r))
 
 
 def _topic(interest: Conjunction) -> str:
