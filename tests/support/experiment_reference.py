@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
+import re
 import sys
-import types
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -26,7 +24,7 @@ from veilcast.lab.experiment.definition import (
     Series,
 )
 from veilcast.lab.experiment.kinds import KINDS
-from veilcast.lab.experiment.mesh_params import Inside, Outside, Source
+from veilcast.lab.experiment.reference import describe_attackers, describe_fields, find_drawn_metrics, summarize
 from veilcast.lab.runs.table import RUNS
 
 EXAMPLE = """
@@ -138,95 +136,41 @@ def render_reference() -> str:
 
 
 def _table(kind: type[msgspec.Struct]) -> str:
-    comments = _comments(kind)
     rows = ["| field | value | default | |", "|---|---|---|---|"]
-    for field in msgspec.structs.fields(kind):
-        default = "**required**" if field.required else f"`{_default(field)}`"
-        rows.append(f"| `{field.name}` | {_type(field.type)} | {default} | {comments.get(field.name, '')} |")
+    for field in describe_fields(kind):
+        values = _quote_values(field.value)
+        default = "**required**" if field.required else f"`{field.default}`"
+        rows.append(f"| `{field.name}` | {values} | {default} | {_cell(field.meaning)} |")
     return "\n".join(rows)
 
 
-def _default(field: Any) -> str:
-    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-    if isinstance(value, msgspec.Struct):
-        return "{}"
-    if isinstance(value, tuple):
-        return "[]" if not value or isinstance(value[0], msgspec.Struct) else msgspec.json.encode(value).decode()
-    return "" if value is None else msgspec.json.encode(value).decode()
+def _quote_values(text: str) -> str:
+    return re.sub(r'"[^"]*"|\b\d+\b', r"`\g<0>`", text)
 
 
-def _type(kind: Any) -> str:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        names = next(meta.extra["names"] for meta in arguments[1:] if isinstance(meta, msgspec.Meta) and meta.extra)
-        return ", ".join(f'`"{name}"`' for name in names) + ', `"file:PATH"`'
-    if origin is Literal:
-        return ", ".join(f"`{msgspec.json.encode(each).decode()}`" for each in arguments)
-    if origin in (Union, types.UnionType):
-        several = [each for each in arguments if each is not types.NoneType]
-        if all(get_origin(each) is Literal for each in several):
-            return ", ".join(map(_type, several)) if len(several) < 2 else "see [attackers](#attackers)"
-        return ", ".join(map(_type, several))
-    if origin is tuple:
-        return f"list of {_type(arguments[0])}"
-    if origin is dict:
-        return "table"
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return "table"
-    return {str: "text", int: "whole number", float: "number", bool: "true or false"}.get(kind, "any value")
-
-
-def _comments(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """The docstrings that stand below the fields of a struct and of its bases."""
-    found: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        if not issubclass(each, msgspec.Struct) or each is msgspec.Struct:
-            continue
-        body = ast.parse(inspect.getsource(sys.modules[each.__module__])).body
-        [definition] = [part for part in body if isinstance(part, ast.ClassDef) and part.name == each.__name__]
-        field = None
-        for part in definition.body:
-            if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-                field = part.target.id
-            elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant) and field:
-                found[field] = " ".join(str(part.value.value).split()).replace("|", "\\|")
-                field = None
-            else:
-                field = None
-    return found
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _kinds() -> str:
     rows = ["| kind | | engines |", "|---|---|---|"]
     for kind, params in KINDS.items():
-        summary = (inspect.getdoc(params) or "").split("\n\n")[0]
-        rows.append(f"| [`{kind}`](#{kind.replace('.', '')}) | {summary} | {', '.join(RUNS[kind])} |")
+        rows.append(f"| [`{kind}`](#{kind.replace('.', '')}) | {summarize(params)} | {', '.join(RUNS[kind])} |")
     return "\n".join(rows)
 
 
 def _attackers() -> str:
     rows = ["| looks for | from | names |", "|---|---|---|"]
-    for target, place, names in (
-        ("subscribers", "outside", Outside),
-        ("subscribers", "inside", Inside),
-        ("the publisher", "both", Source),
-    ):
-        rows.append(f"| {target} | {place} | {', '.join(f'`{name}`' for name in get_args(names))} |")
+    for each in describe_attackers():
+        rows.append(f"| {each.target} | {each.place} | {', '.join(f'`{name}`' for name in each.names)} |")
     return "\n".join(rows)
 
 
 def _metrics() -> str:
-    drawn: dict[str, list[str]] = {}
-    for name in experiment.packaged_names():
-        loaded = experiment.load_experiment(name)[1]
-        metrics = {curve.metric for figure in loaded.figures for curve in figure.curves}
-        metrics |= {metric for matrix in loaded.matrices for metric in (matrix.metric, *matrix.costs)}
-        for metric in metrics:
-            drawn.setdefault(metric, []).append(name)
     rows = ["| metric | drawn in |", "|---|---|"]
-    for metric in sorted(drawn):
-        more = f" and {len(drawn[metric]) - 2} more" if len(drawn[metric]) > 2 else ""
-        rows.append(f"| `{metric}` | {', '.join(f'`{name}`' for name in drawn[metric][:2])}{more} |")
+    for metric, drawn in find_drawn_metrics().items():
+        more = f" and {len(drawn) - 2} more" if len(drawn) > 2 else ""
+        rows.append(f"| `{metric}` | {', '.join(f'`{name}`' for name in drawn[:2])}{more} |")
     return "\n".join(rows)
 
 
@@ -257,6 +201,9 @@ run.
 ```
 
 ```sh
+veilcast lab new mesh.flows -o my.toml   # a commented experiment to begin with, which runs as it stands
+veilcast lab reference mesh.flows        # the parameters of a kind; `attackers` and `metrics` list those
+veilcast lab show mesh-fig07             # a packaged experiment
 veilcast lab run my.toml --quick     # 4 seeds
 veilcast lab run my.toml
 veilcast lab report lab-results
@@ -357,7 +304,10 @@ An overlay such as that of the Internet's autonomous systems, by a file alone:
 about foiling, as `--trace FILE` does for traces."""
 _DATA = (
     "Some experiments read real data, which does not come with the package: `--data DIR`, or `VEILCAST_DATA`. Files "
-    "that are missing are named all at once. A file is taken only if it has exactly the rows that it should have."
+    "that are missing are named all at once. A file is taken only if it has exactly the rows that it should have. "
+    "`veilcast lab data` lists the sets with licence, citation and checksum, and says which are there; `veilcast lab "
+    "data import FILE` checks a file that you have downloaded, packed or not, and puts it in its place. Nothing is "
+    "downloaded."
 )
 _METRICS = "Metrics that packaged experiments draw. `veilcast lab list NAME` says what each experiment is about."
 

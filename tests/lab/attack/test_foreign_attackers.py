@@ -19,10 +19,10 @@ from veilcast.cli.main import main
 from veilcast.errors import ConfigError, LocalError, StorageError
 from veilcast.lab.attack import foreign, registry
 from veilcast.lab.attack.foreign import install_attackers, read_attacker_file
-from veilcast.lab.experiment import definition
 from veilcast.lab.experiment.definition import load_experiment
 from veilcast.lab.experiment.manifest import describe_sweep, find_difference
 from veilcast.lab.experiment.mesh_params import MeshEpochs
+from veilcast.lab.experiment.params import entry_point_names
 from veilcast.lab.experiment.user_inputs import RunWithAttackers, add_attackers, check_attackers, find_sources
 from veilcast.lab.runs.attacker_controls import run_controls
 from veilcast.lab.runs.table import ENGINES
@@ -182,15 +182,15 @@ def test_an_attacker_of_an_entry_point_is_known_by_its_name(tmp_path: Path, monk
     file = write(
         tmp_path / "e.toml", EXPERIMENT.replace('attackers = ["file:mine.py"]\n', "").replace("members", "mine")
     )
-    definition.entry_point_names.cache_clear()
+    entry_point_names.cache_clear()
     with pytest.raises(ConfigError, match="there is no attacker 'mine'"):
         load_experiment(file)
     monkeypatch.syspath_prepend(str(site))
-    definition.entry_point_names.cache_clear()
+    entry_point_names.cache_clear()
     name, experiment = load_experiment(file)
     assert list(check_attackers(name, experiment)) == ["mine"]
     monkeypatch.undo()
-    definition.entry_point_names.cache_clear()
+    entry_point_names.cache_clear()
 
 
 def test_experiments_name_attackers_of_their_files_and_unknown_ones_are_refused(tmp_path: Path) -> None:

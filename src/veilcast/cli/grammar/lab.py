@@ -21,6 +21,27 @@ def add_lab(commands: Any) -> None:
     listed.add_argument("names", nargs="*", metavar="NAME", help="an experiment, a pattern (mesh-fig*) or a file (all)")
     runs(listed, Later("lab", "list_experiments"))
 
+    show = verbs.add_parser("show", help="print an experiment; with --json, all that was read from it")
+    show.add_argument("name", metavar="NAME", help="an experiment of `lab list`, or a file")
+    runs(show, Later("lab_show", "show"))
+
+    new = verbs.add_parser("new", help="write an experiment of a kind, to begin with; it runs as it stands")
+    new.add_argument("kind", metavar="KIND", help="a kind of `lab reference`, such as mesh.epochs")
+    new.add_argument("-o", "--out", type=Path, metavar="FILE", help="the file to write (it is printed)")
+    runs(new, Later("lab_show", "new"))
+
+    reference = verbs.add_parser("reference", help="list kinds of experiments, parameters, attackers and metrics")
+    reference.add_argument(
+        "what", nargs="?", metavar="KIND", help="a kind, for its parameters; or `attackers`, or `metrics` (all kinds)"
+    )
+    runs(reference, Later("lab_show", "reference"))
+
+    data = verbs.add_parser("data", help="list published data sets, or put a downloaded file in its place")
+    data.add_argument("--data", type=Path, metavar="DIR", help="the directory of real data ($VEILCAST_DATA)")
+    data.add_argument("action", nargs="?", choices=("list", "import"), default="list", help="default: list")
+    data.add_argument("files", nargs="*", type=Path, metavar="FILE", help="import: files that you have downloaded")
+    runs(data, Later("lab_data", "data"))
+
     run = verbs.add_parser(
         "run",
         help="run experiments; existing results are not computed again",

@@ -28,7 +28,7 @@ from veilcast.decoding import read_toml
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.file_problems import find_problems, unknown_name
 from veilcast.lab.experiment.kinds import add_kinds, make_params
-from veilcast.lab.experiment.params import FILE, RunParams, UserFile, file_path, resolve_files
+from veilcast.lab.experiment.params import FILE, RunParams, UserFile, entry_point_names, file_path, resolve_files
 
 
 class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -326,14 +326,6 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 @cache
-def entry_point_names() -> tuple[str, ...]:
-    """Names of attackers that installed distributions offer."""
-    from importlib.metadata import entry_points  # Here, because it takes long to load, and most experiments need none.
-
-    return tuple(sorted({point.name for point in entry_points(group="veilcast.attackers")}))
-
-
-@cache
 def packaged_names() -> tuple[str, ...]:
     """The experiments that come with the package."""
     files = (Path(entry.name) for entry in _package_directory().iterdir())
@@ -354,6 +346,12 @@ def load_experiment(name_or_path: str | Path, attackers: Sequence[Path] = ()) ->
         return path.stem, _convert(path.read_bytes(), name, Experiment, path.parent, attackers)
     except OSError as error:
         raise ConfigError(f"no experiment {name}: {error.strerror}") from error
+
+
+def read_experiment(name_or_path: str) -> str:
+    """The text of an experiment's file."""
+    packaged = name_or_path in packaged_names()
+    return (_package_directory() / f"{name_or_path}.toml" if packaged else Path(name_or_path)).read_text()
 
 
 def load_outline(name_or_path: str) -> tuple[str, ExperimentOutline]:

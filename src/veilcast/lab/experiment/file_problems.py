@@ -15,7 +15,7 @@ import msgspec
 from msgspec import inspect
 
 from veilcast.lab.experiment.kinds import KINDS
-from veilcast.lab.experiment.params import FILE, file_path
+from veilcast.lab.experiment.params import FILE, entry_point_names, file_path
 from veilcast.nearest import did_you_mean
 
 
@@ -25,10 +25,21 @@ def find_problems(table: Mapping[str, Any], whole: type[msgspec.Struct]) -> list
     for path, kinds, given in _parameters(table):
         known = {name: field for kind in kinds for name, field in _fields(kind).items()}
         found += _of_fields(given, known, path)
+    found += _of_attackers(table)
     for path, kind in _kinds(table):
         if kind and kind not in KINDS:
             found.append(f"{path}: {unknown_name('kind', kind, KINDS)}")
     return list(dict.fromkeys(found))
+
+
+def _of_attackers(table: Mapping[str, Any]) -> Iterator[str]:
+    """Names of attackers that nobody has. If the file lists attackers of its own, theirs are not known here."""
+    for path, kinds, given in _parameters(table) if not table.get("attackers") else ():
+        known = {name for kind in kinds for name in KINDS[kind].KNOWN_ATTACKERS}
+        names = given.get("attacks") if known else ()
+        for name in names if isinstance(names, list) else ():
+            if isinstance(name, str) and name not in known and name not in entry_point_names():
+                yield f"{path}.attacks: {unknown_name('attacker', name, known)}"
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:

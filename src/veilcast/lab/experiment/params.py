@@ -9,6 +9,7 @@ names the struct.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
@@ -82,6 +83,14 @@ class RunParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         for name in names:
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} must be at least {least}")
+
+
+@cache
+def entry_point_names() -> tuple[str, ...]:
+    """Names of attackers that installed distributions offer."""
+    from importlib import metadata  # Imported here, as only an unknown name needs it.
+
+    return tuple(sorted({point.name for point in metadata.entry_points(group="veilcast.attackers")}))
 
 
 def file_path(choice: str) -> str:

@@ -21,10 +21,10 @@ from veilcast.lab.attack.foreign import AttackerSource
 from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.registry import Attacker
 from veilcast.lab.attack.stream.model import StreamObservations
-from veilcast.lab.experiment.definition import Experiment, Series, entry_point_names
+from veilcast.lab.experiment.definition import Experiment, Series
 from veilcast.lab.experiment.file_problems import unknown_name
 from veilcast.lab.experiment.mesh_params import MeshEpochs
-from veilcast.lab.experiment.params import Measure, RunFunction, RunParams, UserFile, file_path
+from veilcast.lab.experiment.params import Measure, RunFunction, RunParams, UserFile, entry_point_names, file_path
 
 
 @dataclass(frozen=True)
