@@ -5,7 +5,8 @@
 
 Every engine reduces the same Parquet files, and then the same attackers score every node (`engines/lab_pipeline.py`):
 `notifications` is the leaf rule and the intersection, `cadence` compares rhythms, `first-spy` reads the table of
-insiders. All engines must give the same guesses, or there is no result.
+insiders. `in-process` is the lab's own job without Spark: one thread, all cells in memory. All engines must give the
+same guesses, or there is no result.
 
 1. Each run is a process of its own: it gets ready, makes a first pass, and makes a warm one.
 2. Engines take turns in every round, and each round begins with another engine. A figure is a median, with the least
@@ -134,16 +135,16 @@ def table_lines(results: Sequence[EngineResult]) -> Iterator[str]:
     load = f"load {min(loads):g} to {max(loads):g}" if loads else "no run"
     yield f"{one.attack}, {one.rows:,} rows, {max(len(each.timings) for each in results)} rounds, {load}"
     columns = f"{'ready s':>7} {'first pass s':>21} {'cpu s':>7} {'warm pass s':>21} {'cpu s':>7} {'peak MB':>8}"
-    yield f"{'':8} {columns} {'guesses':>8}  hash"
+    yield f"{'':10} {columns} {'guesses':>8}  hash"
     for each in results:
         if each.failure:
-            yield f"{each.engine:8} no result: {each.failure}"
+            yield f"{each.engine:10} no result: {each.failure}"
             continue
         first, warm = (_spread(each.seconds(name)) for name in ("first_s", "warm_s"))
         ready, first_cpu, warm_cpu = (_middle(each.seconds(name)) for name in ("ready_s", "first_cpu_s", "warm_cpu_s"))
         peak, last = max(timing.peak_mb for timing in each.timings), each.timings[-1]
         columns = f"{ready:>7} {first:>21} {first_cpu:>7} {warm:>21} {warm_cpu:>7} {peak:>8,} {last.guesses:>8,}"
-        yield f"{each.engine:8} {columns}  {last.digest}"
+        yield f"{each.engine:10} {columns}  {last.digest}"
 
 
 def compare_lines(results: Sequence[EngineResult]) -> Iterator[str]:
@@ -192,7 +193,8 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-ENGINES: Final = ("duckdb", "polars", "pandas", "spark")
+PEERS: Final = ("duckdb", "polars", "pandas")
+ENGINES: Final = (*PEERS, "in-process", "spark")
 ROWS: Final = (10**6, 10**7)
 _COMPARED: Final = {
     "first_s": "first pass",

@@ -118,6 +118,9 @@ def _open_engine(request: EngineRequest) -> Iterator[Callable[[], pa.Table]]:
         with lab_pipeline.open_spark(request.cores, request.memory_mb) as spark:
             yield lambda: lab_pipeline.guess_on_spark(spark, request.tables, request.attack)
         return
+    if request.engine == "in-process":
+        yield lambda: lab_pipeline.guess_in_process(request.tables, request.attack)
+        return
     limits = reductions.EngineLimits(request.cores, request.memory_mb, tempfile.gettempdir())
     peer = reductions.open_peer(request.engine, request.tables, limits)
     yield lambda: reductions.guess_by_peer(peer, request.attack)

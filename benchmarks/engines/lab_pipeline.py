@@ -15,9 +15,11 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from engines.relay_tables import PUBLIC, RelayTables, observe_epoch
 from engines.tiled_tables import HEARTBEAT_US, TiledTables
+from veilcast.errors import LocalError
 from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, distinct_values
 from veilcast.lab.attack.insider import coalition_tables
@@ -60,10 +62,16 @@ def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.T
         presence = _read(spark, tiled.presence, PresenceRow)
         guesses = insider_job.guess_from_coalition(*given, presence, attacks=ATTACKS[attack], epochs=[sys.maxsize])
     else:
-        cells = _read(spark, tiled.cells, CellRow)
-        facts = cells.select("run").distinct().selectExpr("run", "'heartbeat_us' AS name", f"{HEARTBEAT_US}D AS value")
-        guesses = capture_job.guess_from_captures({"cells": cells, "facts": facts}, ATTACKS[attack])
+        # Without a table of facts the lab assumes the heartbeat that the tiles have.
+        guesses = capture_job.guess_from_captures({"cells": _read(spark, tiled.cells, CellRow)}, ATTACKS[attack])
     return guesses.toArrow()
+
+
+def guess_in_process(tiled: TiledTables, attack: str) -> pa.Table:
+    """The product's own job again, in this process: one thread, all cells in memory."""
+    if attack == "first-spy":
+        raise LocalError("the lab reads the table of insiders on Spark alone")
+    return capture_job.guess_from_captures({"cells": pq.read_table(tiled.cells)}, ATTACKS[attack])
 
 
 def guess_on_relay(spark: SparkSession, ledgers: RelayTables) -> DataFrame:

@@ -27,7 +27,6 @@ from veilcast.lab.attack.observations import CaptureObservations
 from veilcast.lab.attack.registry import attackers_on
 from veilcast.observe import CellRow
 
-PEERS = [name for name in attack_engines.ENGINES if name != "spark"]
 TIMING = EngineTiming(1.0, 4.0, 6.0, 2.0, 3.0, 10, "aa", 100)
 NO_TABLES = TiledTables("", "", "", "", 1_000)
 REQUEST = EngineRequest("", "cadence", NO_TABLES, 2)
@@ -58,7 +57,7 @@ def test_a_run_of_several_tiles_goes_on_in_the_next_epoch(tmp_path: Path, monkey
     assert set(epoch.tolist()) == {0, 1}
 
 
-@pytest.mark.parametrize("engine", PEERS)
+@pytest.mark.parametrize("engine", attack_engines.PEERS)
 @pytest.mark.parametrize("attack", ["notifications", "cadence"])
 def test_a_peer_scores_as_the_arrays_of_a_capture_do(
     engine: str, attack: str, tiled: TiledTables, tmp_path: Path
@@ -78,7 +77,7 @@ def test_a_peer_scores_as_the_arrays_of_a_capture_do(
         assert any(given.values())
 
 
-@pytest.mark.parametrize("engine", PEERS)
+@pytest.mark.parametrize("engine", attack_engines.PEERS)
 def test_a_peer_finds_the_first_spies_that_arrays_find(engine: str, tiled: TiledTables, tmp_path: Path) -> None:
     found = {(row["run"], row["node"]): row["score"] for row in guess(engine, "first-spy", tiled, tmp_path).to_pylist()}
     rows = pq.read_table(tiled.insiders).to_pandas()
@@ -92,7 +91,7 @@ def test_a_peer_finds_the_first_spies_that_arrays_find(engine: str, tiled: Tiled
         assert found["run-000", name] == pytest.approx(share)
 
 
-@pytest.mark.parametrize("engine", PEERS)
+@pytest.mark.parametrize("engine", attack_engines.PEERS)
 def test_gaps_come_in_the_same_order_where_cells_leave_at_the_same_time(engine: str, tmp_path: Path) -> None:
     cells = pa.table(
         {
@@ -114,6 +113,14 @@ def test_gaps_come_in_the_same_order_where_cells_leave_at_the_same_time(engine: 
         for row in peer.count_gaps().select(["run", "src", "dst", "gap", "size", "cells"]).to_pylist()
     ]
     assert sorted(rows) == [("a", "n1", "n2", 0, 50, 1), ("a", "n1", "n2", 3, 60, 1), ("a", "n1", "n2", 4, 40, 1)]
+
+
+@pytest.mark.parametrize("attack", ["notifications", "cadence"])
+def test_the_job_of_the_lab_in_one_process_gives_the_guesses_of_a_peer(
+    attack: str, tiled: TiledTables, tmp_path: Path
+) -> None:
+    ours = lab_pipeline.guess_in_process(tiled, attack)
+    assert engine_run.digest_guesses(ours) == engine_run.digest_guesses(guess("duckdb", attack, tiled, tmp_path))
 
 
 def test_a_digest_is_that_of_the_guesses_in_any_order_and_notices_another_score(
@@ -150,7 +157,7 @@ def test_an_engine_that_fails_is_named_and_not_asked_again() -> None:
     results = attack_engines.measure_engines(REQUEST, ["pandas", "spark"], 3, 1.0, run)
     assert asked.count("pandas") == 1
     told = "\n".join([*attack_engines.table_lines(results), *attack_engines.compare_lines(results)])
-    assert "pandas   no result: more than 100 MB" in told
+    assert "pandas     no result: more than 100 MB" in told
     assert "Spark gives a result, and pandas does not: more than 100 MB" in told
 
 
@@ -247,7 +254,7 @@ def test_spark_gives_the_guesses_of_its_peers(tiled: TiledTables) -> None:
     for attack in lab_pipeline.ATTACKS:
         request = EngineRequest("", attack, tiled, 2)
         results = attack_engines.measure_engines(request, attack_engines.ENGINES, 1, 900.0)
-        assert [each.failure for each in results] == [""] * 4
+        assert [each.engine for each in results if each.failure] == (["in-process"] if attack == "first-spy" else [])
 
 
 @pytest.mark.all_only
