@@ -262,6 +262,24 @@ def test_who_sends_more_when_something_is_published_is_found_by_an_observer_that
     assert max(found, key=lambda node: found[node]) == NODES[0]
 
 
+def test_attackers_that_read_the_same_share_a_task_and_others_do_not() -> None:
+    chosen = attackers_on(CaptureObservations)
+    shares = capture_job.split_by_needs(chosen)
+    assert sorted(id(each) for share in shares for each in share) == sorted(map(id, chosen))
+    needs = [frozenset(capture_job.needed_parts([each])) for share in shares for each in share]
+    assert len(set(needs)) == len(shares) > 3
+
+
+def test_a_share_of_the_attackers_guesses_what_it_guesses_among_all(
+    observed: dict[str, pa.Table], guessed: Rows, trained: dict[str, ClassifierPair]
+) -> None:
+    found: Rows = []
+    for share in capture_job.split_by_needs(attackers_on(CaptureObservations)):
+        reduced = ReducedCells(observed, capture_job.needed_parts(share))
+        found += capture_job.guess_from_reduced(reduced, observed, share, trained).to_pylist()
+    assert sorted(found, key=_kind) == sorted(guessed, key=_kind)
+
+
 def test_attackers_without_what_they_need_are_left_out_or_refused(observed: dict[str, pa.Table]) -> None:
     unknown = {name: table for name, table in observed.items() if name != "published"}
     kinds = {(row["attack"], row["role"]) for row in guess_from_captures(unknown).to_pylist()}

@@ -181,7 +181,13 @@ _WIRES: Final[tuple[Attacker[Any], ...]] = (
     _on_wires("flow-correlation", SUBSCRIBER, CaptureObservations, observer.score_followers, VOLUMES),
     _on_wires("flow-correlation", PUBLISHER, CaptureObservations, observer.score_leaders, VOLUMES),
     _on_wires(
-        "disclosure", PUBLISHER, CaptureObservations, observer.score_disclosure_of_publishers, DEPARTURES, PUBLISHED
+        "disclosure",
+        PUBLISHER,
+        CaptureObservations,
+        observer.score_disclosure_of_publishers,
+        ACTIVITY,
+        DEPARTURES,
+        PUBLISHED,
     ),
     *(
         Attacker(name, role, CaptureObservations, partial(score, role=role), (WINDOWS,), trained=True)

@@ -1,8 +1,9 @@
 """The global observer of captures: the table `cells` in, the table `guesses` out, for any number of runs.
 
 `ReducedCells` reduces the cells; on Spark it does so on both sides of a shuffle, so the shuffled data is as small as
-the result. All that is left of a run goes to one task, where the attackers of the registry score every node. A run's
-notifications and counts must fit into a task, its cells need not. Spark frames and Arrow tables take the same path.
+the result. What is left of a run goes to a few tasks, one for all attackers of the registry that read the same: waves,
+activity, gaps or volumes. There they score every node. A run's notifications, and each of its counts, must fit into a
+task, its cells need not. Spark frames and Arrow tables take the same path.
 
 Public facts about a run are in the table `facts`: its heartbeat, its share of subscribers, and the time from which its
 rounds and volumes are counted.
@@ -88,13 +89,29 @@ def guess_from_reduced(
     trained: Trained,
 ) -> Table:
     """The guesses about every run, and about every part of a run: part N of run R has the name `part_name(R, N)`."""
-    rows = union_tables(_select_tables(reduced, observed, needed_parts(chosen)))
+    engine = engine_of(observed["cells"])
+    # On Spark, attackers that read other parts of a run work in other tasks. In this process they share what they read.
+    shares = [chosen] if isinstance(observed["cells"], pa.Table) else split_by_needs(chosen)
 
-    def of_run(rows: pa.Table) -> pa.Table:
-        return _guess_run(observe_run(GroupedRun(rows), trained), chosen)
+    def guess(share: Sequence[Attacker[CaptureObservations]]) -> Table:
+        def of_run(rows: pa.Table) -> pa.Table:
+            return _guess_run(observe_run(GroupedRun(rows), trained), share)
 
-    guesses: Table = engine_of(observed["cells"]).apply_by(rows, ["run"], of_run, GuessRow)
+        rows = union_tables(_select_tables(reduced, observed, needed_parts(share)))
+        found: Table = engine.apply_by(rows, ["run"], of_run, GuessRow)
+        return found
+
+    found = {f"share{number}": guess(share) for number, share in enumerate(shares)}
+    guesses: Table = engine.query(" UNION ALL ".join(f"SELECT * FROM {{{name}}}" for name in found), **found)  # noqa: S608
     return guesses
+
+
+def split_by_needs(chosen: Sequence[Attacker[CaptureObservations]]) -> list[list[Attacker[CaptureObservations]]]:
+    """The attackers in groups that read the same parts of a run."""
+    shares: dict[frozenset[str], list[Attacker[CaptureObservations]]] = {}
+    for each in chosen:
+        shares.setdefault(frozenset(needed_parts([each])), []).append(each)
+    return list(shares.values())
 
 
 def part_name(run: str, part: int) -> str:
