@@ -22,9 +22,8 @@ from engines.tiled_tables import HEARTBEAT_US, TiledTables
 from veilcast.errors import LocalError
 from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, distinct_values
-from veilcast.lab.attack.insider import coalition_tables
-from veilcast.lab.attack.insider import spark_job as insider_job
-from veilcast.lab.attack.insider.observations import CoalitionObservations, PublicKnowledge
+from veilcast.lab.attack.insider import coalition_job, coalition_tables
+from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.observations import CaptureObservations
 from veilcast.lab.attack.observer import capture_job
 from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
@@ -58,9 +57,12 @@ def open_spark(cores: int, memory_mb: int | None) -> Iterator[SparkSession]:
 def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.Table:
     """The product's own job."""
     if attack == "first-spy":
-        given = (_read(spark, tiled.insiders, InsiderRow), _read(spark, tiled.topology, TopologyRow))
-        presence = _read(spark, tiled.presence, PresenceRow)
-        guesses = insider_job.guess_from_coalition(*given, presence, attacks=ATTACKS[attack], epochs=[sys.maxsize])
+        given = {
+            "insiders": _read(spark, tiled.insiders, InsiderRow),
+            "topology": _read(spark, tiled.topology, TopologyRow),
+            "presence": _read(spark, tiled.presence, PresenceRow),
+        }
+        guesses = coalition_job.guess_from_coalition(given, ATTACKS[attack], [sys.maxsize])
     else:
         # Without a table of facts the lab assumes the heartbeat that the tiles have.
         guesses = capture_job.guess_from_captures({"cells": _read(spark, tiled.cells, CellRow)}, ATTACKS[attack])
@@ -109,7 +111,7 @@ def guess_from_reduced(attack: str, reduced: Mapping[str, pa.Table]) -> pa.Table
 def _guess_run(attack: str, run: GroupedRun) -> pa.Table:
     if attack == "first-spy":
         insiders = attackers_on(CoalitionObservations, ATTACKS[attack])
-        return insider_job._guess_run(run, insiders, PublicKnowledge(), [sys.maxsize], None)
+        return coalition_job._guess_run(run, insiders, None, [sys.maxsize])
     attackers = attackers_on(CaptureObservations, ATTACKS[attack])
     return capture_job._guess_run(capture_job.observe_run(run, {}), attackers)
 

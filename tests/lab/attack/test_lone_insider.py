@@ -1,11 +1,11 @@
-"""A lone insider over frames, as a publisher or a subscriber: it gives the results of arrays and finds its targets."""
+"""A lone insider on tables, as a publisher or a subscriber: it gives the results of arrays and finds its targets."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
@@ -14,15 +14,12 @@ from support.small_population import make_population
 from veilcast.crypto.hash_chain import advance_chain
 from veilcast.lab import tables
 from veilcast.lab.attack.hops import distances_from
-from veilcast.lab.attack.insider import lone_insider, spark_job
-from veilcast.lab.attack.insider.observations import PublicKnowledge
+from veilcast.lab.attack.insider import lone_insider
+from veilcast.lab.attack.insider.coalition_job import guess_from_coalition
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.coalition_view import subscription_delays
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
-from veilcast.observe import InsiderRow, ObservationRow, PresenceRow, TopologyRow
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from veilcast.observe import FactRow, InsiderRow, ObservationRow, PresenceRow, TopologyRow
 
 NODES, WORLDS, HOP_US, EPOCH_US = 120, 6, 1_000, 1_000_000
 NAMES = [f"n{number:03}" for number in range(NODES)]
@@ -81,29 +78,26 @@ def overlay(run: str, people: Population) -> list[ObservationRow]:
     return links + [PresenceRow(run, 0, name) for name in NAMES]
 
 
-def frame(spark: SparkSession, kind: type[ObservationRow], found: list[ObservationRow]) -> DataFrame:
-    return spark.createDataFrame(tables.from_rows(kind, [row for row in found if isinstance(row, kind)]))
-
-
 @pytest.fixture(scope="module")
-def guessed(spark: SparkSession) -> Guessed:
+def guessed() -> Guessed:
     found = [row for number in range(WORLDS) for row in (*publishing(number), *subscribing(number))]
     found += [InsiderRow("two", 0, 0, NAMES[me], NAMES[2], "in:Advert", b"a", b"t", b"", "") for me in (0, 1)]
     found += overlay("two", world(0)[0])
-    given = [frame(spark, kind, found) for kind in (InsiderRow, TopologyRow, PresenceRow)]
-    attacks = ("pruning", "pruning-timed", "pruning-chains", "first-spy")
-    answer = spark_job.guess_from_coalition(
-        *given, attacks=attacks, epochs=(1,), known=PublicKnowledge(acting=0.1), hop_us=HOP_US
-    )
+    found += [FactRow(run, "hop_us", HOP_US) for run in {row.run for row in found}]
+    given = {
+        tables.TABLE_OF[kind]: tables.from_rows(kind, [row for row in found if isinstance(row, kind)])
+        for kind in (InsiderRow, TopologyRow, PresenceRow, FactRow)
+    }
+    answer: pa.Table = guess_from_coalition(given, ("pruning", "pruning-timed", "pruning-chains", "first-spy"), (1,))
     scores: Guessed = {}
-    for row in answer.collect():
+    for row in answer.to_pylist():
         key = (row["run"], row["attack"], row["role"])
         scores.setdefault(key, np.full(NODES, np.nan))[NAMES.index(row["node"])] = row["score"]
     return scores
 
 
 @pytest.mark.parametrize("number", range(WORLDS))
-def test_frames_give_the_results_of_arrays(guessed: Guessed, number: int) -> None:
+def test_tables_give_the_results_of_arrays(guessed: Guessed, number: int) -> None:
     people, epoch = world(number)
     me, other = people.publisher, insider(number)
     beside = people.graph.neighbours(me)

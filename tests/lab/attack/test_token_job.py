@@ -1,24 +1,28 @@
-"""Tokens over frames: named by their number of requests, linked by their surroundings, and the subscribers revealed."""
+"""Tokens on tables: named by their number of requests, linked by their surroundings, and the subscribers revealed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.attack.insider import spark_job
+from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, union_tables
+from veilcast.lab.attack.insider import token_job
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
 from veilcast.lab.attack.insider.observations import CoalitionObservations, HeardAdverts, HeardChains
 from veilcast.lab.attack.insider.token_inference import assign_best, count_requests, naming_likelihoods
+from veilcast.lab.attack.insider.token_job import TokenViews, guess_from_tokens, track_by_bytes, track_by_surroundings
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.measure.ranking import auc
-from veilcast.lab.models.coalition_view import insider_rows
+from veilcast.lab.models.coalition_view import write_insiders
 from veilcast.lab.models.epochs import MESH_POLICIES
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.models.link_observations import LinkObservations
@@ -30,10 +34,18 @@ from veilcast.lab.models.topic_mix import (
     settle_topics,
     zipf_popularity,
 )
-from veilcast.observe import InsiderRow, ObservationRow, PresenceRow, TopologyRow
+from veilcast.observe import (
+    FactRow,
+    InsiderRow,
+    ObservationRow,
+    PopularityRow,
+    PresenceRow,
+    RootRow,
+    TopologyRow,
+)
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 NODES, TOPICS, EPOCHS, EPOCH_US = 200, 4, 4, 1_000_000
 NAMES = [f"n{number:03}" for number in range(NODES)]
@@ -66,8 +78,9 @@ def shown(run: str) -> list[ObservationRow]:
     town, traces = world()
     found: list[ObservationRow] = []
     for topic, view in enumerate(traces.views):
-        for row in insider_rows(view, run, NAMES, b"", start_us=0, epoch_us=EPOCH_US, hop_us=1):
-            found.append(msgspec.structs.replace(row, token=token(run, topic, row.epoch)))
+        for row in write_insiders(view, run, NAMES, b"", start_us=0, epoch_us=EPOCH_US, hop_us=1).to_pylist():
+            if row["kind"] != "in:Notify":
+                found.append(InsiderRow(**row | {"token": token(run, topic, row["epoch"])}))
         ours = [NAMES[node] for node in np.unique(view.observer)]
         for epoch, notes in enumerate(traces.notes[:, topic].tolist()):
             # Everybody hears adverts, and so of the token.
@@ -84,24 +97,30 @@ def shown(run: str) -> list[ObservationRow]:
     return found
 
 
-def frame(spark: SparkSession, kind: type[msgspec.Struct], found: list[ObservationRow]) -> DataFrame:
-    return spark.createDataFrame(tables.from_rows(kind, [row for row in found if isinstance(row, kind)]))
+def tables_of(found: list[ObservationRow]) -> dict[str, pa.Table]:
+    kinds = (InsiderRow, TopologyRow, PresenceRow, PopularityRow, FactRow, RootRow)
+    return {
+        tables.TABLE_OF[kind]: tables.from_rows(kind, [row for row in found if isinstance(row, kind)]) for kind in kinds
+    }
 
 
-@pytest.fixture(scope="module")
-def guessed(spark: SparkSession) -> Guessed:
+@pytest.fixture(scope="module", params=["arrow", pytest.param("spark", marks=pytest.mark.all_only)])
+def guessed(request: pytest.FixtureRequest) -> Guessed:
     found = [row for run in RUNS for row in shown(run)]
-    insiders, topology, presence = (frame(spark, kind, found) for kind in (InsiderRow, TopologyRow, PresenceRow))
-    origins = [
-        (run, token(run, topic, epoch), epoch, NAMES[int(node)])
-        for run in RUNS
-        for topic, view in enumerate(world().traces.views)
-        for epoch, node in enumerate(view.origin)
-    ]
-    roots = spark.createDataFrame(origins, "run string, token binary, epoch bigint, node string")
-    answer = spark_job.guess_from_tokens(insiders, topology, presence, ASKS, epochs=(1, EPOCHS), roots=roots, hop_us=1)
+    for run in RUNS:
+        found += [FactRow(run, "hop_us", 1.0), *(PopularityRow(run, topic, share) for topic, share in ASKS.items())]
+        found += [
+            RootRow(run, token(run, topic, epoch).hex().upper(), epoch, NAMES[int(node)])
+            for topic, view in enumerate(world().traces.views)
+            for epoch, node in enumerate(view.origin)
+        ]
+    given: Mapping[str, AnyTable] = tables_of(found)
+    if request.param == "spark":
+        spark: SparkSession = request.getfixturevalue("spark")
+        given = {name: spark.createDataFrame(table) for name, table in given.items()}
+    answer = guess_from_tokens(given, epochs=(1, EPOCHS))
     scores: Guessed = {}
-    for row in answer.collect():
+    for row in (answer if isinstance(answer, pa.Table) else answer.toArrow()).to_pylist():
         key = (row["run"], row["attack"], row["epochs"], row["topic"])
         scores.setdefault(key, {})[row["node"]] = row["score"]
     return scores
@@ -118,7 +137,7 @@ def told(scores: dict[str, float]) -> NDArray[np.float64]:
 @pytest.mark.parametrize(
     ("run", "first", "until"), [("kept", 0, 1), ("kept", 0, EPOCHS), ("changing", EPOCHS - 1, EPOCHS)]
 )
-def test_frames_name_tokens_as_arrays_do(guessed: Guessed, run: str, first: int, until: int) -> None:
+def test_tables_name_tokens_as_arrays_do(guessed: Guessed, run: str, first: int, until: int) -> None:
     """By what was counted of the same tokens: in all epochs, or in the last alone."""
     town, traces = world()
     graph, views = town.topics[0].graph, [_since(view.first_epochs(until), first) for view in traces.views]
@@ -161,7 +180,7 @@ def test_tokens_that_change_are_followed_back_as_far_as_they_are_linked() -> Non
     for epoch in range(EPOCHS):
         alive[epoch, epoch * TOPICS : (epoch + 1) * TOPICS] = True
     nothing, nobody = np.empty(0, np.int64), np.empty(0, np.int32)
-    heard = spark_job.TokenViews(
+    heard = TokenViews(
         tuple(
             CoalitionObservations(
                 town.topics[0].graph,
@@ -178,19 +197,31 @@ def test_tokens_that_change_are_followed_back_as_far_as_they_are_linked() -> Non
         alive,
     )
     right = np.arange(TOPICS)[:, None] + TOPICS * np.arange(EPOCHS)
-    assert (spark_job.track_by_surroundings(heard) == right).all()
+    assert (track_by_surroundings(heard) == right).all()
     alone = np.full((TOPICS, EPOCHS), -1)
     alone[:, -1] = right[:, -1]
-    assert (spark_job.track_by_bytes(heard) == alone).all()
+    assert (track_by_bytes(heard) == alone).all()
 
 
 def test_more_tokens_than_topics_leave_some_without_a_name() -> None:
     assert assign_best(np.array([[1.0], [3.0], [2.0]])).tolist() == [-1, 0, -1]
 
 
-def test_unknown_attacks_and_impossible_shares_are_refused(spark: SparkSession) -> None:
-    nothing = frame(spark, InsiderRow, [])
+def test_unknown_attacks_and_impossible_shares_are_refused() -> None:
     with pytest.raises(ConfigError, match="no attack on tokens is called 'wishing'"):
-        spark_job.guess_from_tokens(nothing, nothing, nothing, ASKS, attacks=["wishing"])
+        guess_from_tokens(tables_of([]), ["wishing"])
+    everybody: list[ObservationRow] = [PopularityRow("r", "a", 1.0), PresenceRow("r", 0, "n")]
     with pytest.raises(ConfigError, match="between none and all"):
-        spark_job.guess_from_tokens(nothing, nothing, nothing, {"a": 1.0})
+        guess_from_tokens(tables_of(everybody))
+
+
+def test_covers_are_expected_among_those_who_do_not_subscribe() -> None:
+    rows: list[ObservationRow] = [PopularityRow("r", "a", 0.2), FactRow("r", "cover_share", 0.5)]
+    given = tables_of(rows)
+    united = union_tables(
+        [
+            RunTable("popularity", given["popularity"], {"word": "topic", "share": "share"}),
+            RunTable("facts", given["facts"], {"word": "name", "share": "value"}),
+        ]
+    )
+    assert token_job._share_of_askers(GroupedRun(united)) == pytest.approx({"a": 0.6})

@@ -18,11 +18,11 @@ from veilcast.lab.models.coalition_view import (
     COMMIT,
     CoalitionView,
     insider_links,
-    insider_rows,
     observe_links,
     play_handovers,
     subscription_delays,
     watch_epochs,
+    write_insiders,
 )
 from veilcast.lab.models.epochs import MESH_POLICIES, Epoch, MeshPolicy, Population, run_epochs
 from veilcast.lab.models.graph import from_edges
@@ -219,8 +219,9 @@ def test_rows_say_the_same_as_the_arrays() -> None:
     names = [f"n{node}" for node in range(100)]
 
     def table(view: CoalitionView) -> list[tuple[int, int, str, str, str, str]]:
-        made = insider_rows(view, "r", names, b"token", start_us=7_000, epoch_us=1_000, hop_us=10)
-        return [(row.epoch, row.t_us, row.observer, row.peer, row.kind, row.about) for row in made]
+        made = write_insiders(view, "r", names, b"token", start_us=7_000, epoch_us=1_000, hop_us=10)
+        columns = ("epoch", "t_us", "observer", "peer", "kind", "about")
+        return [tuple(row.values()) for row in made.select(columns).to_pylist()]
 
     view = watch_epochs(people, MESH_POLICIES["PFSG fresh"], 3)
     found = table(view)

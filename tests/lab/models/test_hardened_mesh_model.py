@@ -13,8 +13,8 @@ import pytest
 from support.hardened_costs import measure_costs
 from support.small_population import make_population
 from veilcast.lab.models import hardened_mesh, keyed_draws
-from veilcast.lab.models.epochs import MESH_POLICIES, MeshPolicy, restrict_graph, run_epochs
-from veilcast.lab.models.graph import Graph, from_edges, small_world
+from veilcast.lab.models.epochs import MESH_POLICIES, MeshPolicy, run_epochs
+from veilcast.lab.models.graph import Graph, from_edges, restrict_graph, small_world
 from veilcast.lab.models.hardened_mesh import DeliveryCost
 from veilcast.lab.models.mesh import draw_roles
 from veilcast.mesh import sticky_choices as machines

@@ -18,10 +18,9 @@ from veilcast.lab.models.epochs import (
     MeshPolicy,
     Population,
     find_forwarders,
-    restrict_graph,
     run_epochs,
 )
-from veilcast.lab.models.graph import small_world
+from veilcast.lab.models.graph import restrict_graph, small_world
 from veilcast.lab.models.mesh import build_mesh
 from veilcast.mesh.config import CoverConfig, MeshConfig
 from veilcast.sim.links import LinkDelays

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.runs.mesh import epochs_machines, epochs_model
-from veilcast.lab.runs.mesh.epoch_setup import settle_people
+from veilcast.lab.runs.mesh.epoch_setup import make_policy, settle_people
+from veilcast.lab.runs.mesh.epoch_tables import EpochTables
 from veilcast.lab.runs.mesh.epochs_machines import RecordedCoalition
 
 PAPER = MeshEpochs(nodes=40, degree=6, ratio=0.2, insiders=0.1, churn=0.1, steps=(1, 2))
@@ -69,6 +70,8 @@ def test_where_no_root_was_seen_insiders_are_not_told_who_publishes() -> None:
     coalition = RecordedCoalition(people)
     for roots in ([], [people.graph.nodes - 1], []):
         coalition.observe_epoch(np.ones(people.graph.nodes, np.bool_), roots)
-    first, *others = coalition.build_view().origin.tolist()
+    tables = EpochTables(HARDENED, people, make_policy(HARDENED), [])
+    coalition.write_tables(tables)
+    first, *others = [int(name[1:]) for name in tables.observed()["roots"]["node"].to_pylist()]
     assert people.insiders[first]
     assert others == [people.graph.nodes - 1] * 2

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import mean
 
-import numpy as np
+import pyarrow as pa
 import pytest
 
 from veilcast.errors import ConfigError
+from veilcast.lab.attack.insider.coalition_job import guess_from_coalition
 from veilcast.lab.attack.insider.observations import CoalitionObservations
-from veilcast.lab.attack.registry import find_attacker
+from veilcast.lab.attack.registry import attackers_on
 from veilcast.lab.experiment.mesh_params import MeshEpochs
-from veilcast.lab.models.coalition_view import epoch_stem, watch_epochs
+from veilcast.lab.models.coalition_view import epoch_stem
 from veilcast.lab.models.epochs import MeshPolicy, run_epochs
-from veilcast.lab.runs.mesh.advert_observer import AdvertObserver
-from veilcast.lab.runs.mesh.attacker_training import know_network
 from veilcast.lab.runs.mesh.epoch_setup import make_policy, settle_people
+from veilcast.lab.runs.mesh.epoch_tables import EpochTables
 from veilcast.lab.runs.mesh.epochs_model import run
 
 PARAMS = MeshEpochs(nodes=120, degree=8, insiders=0.1, churn=0.1, kappa=0.78, steady=False, steps=(48,))
@@ -52,17 +52,19 @@ def test_the_first_stage_is_that_of_a_relay_that_is_kept() -> None:
 
 
 def test_attackers_of_one_stage_are_the_attackers_of_a_relay_that_is_kept() -> None:
-    people = settle_people(PARAMS, 3, None)
-    view = watch_epochs(people, replaced(0), 48)
-    kept, one_stage = (
-        AdvertObserver(people, together=True).observe_coalition(
-            view, 48, know_network(people, PARAMS, replaced(relay_epochs), 48, (), None)
-        )
-        for relay_epochs in (0, 48)
-    )
-    for name in ("predecessor", "presence", "sender"):
-        attacker = find_attacker(name, CoalitionObservations)
-        assert np.array_equal(attacker.score(kept), attacker.score(one_stage))
+    people, attacks = settle_people(PARAMS, 3, None), ("predecessor", "presence", "sender")
+    attackers = attackers_on(CoalitionObservations, attacks)
+    found: list[pa.Table] = []
+    for relay_epochs in (0, 48):
+        conduct = replaced(relay_epochs)
+        tables = EpochTables(PARAMS, people, conduct, attackers)
+        for epoch in run_epochs(people, conduct, 48):
+            tables.observe_epoch(epoch, None)
+        tables.watch_links()
+        found.append(guess_from_coalition(tables.observed(), attacks, (48,)))
+    kept, one_stage = found
+    assert len(kept) == 3 * 108
+    assert kept.equals(one_stage)
 
 
 def success(relay_epochs: int, seeds: int) -> float:

@@ -6,8 +6,8 @@ Nodes are numbers. Two kinds of runs give such observations:
   A wave shows a mesh: its members, and the node that sent first. Waves of one epoch with the same source show the same
   mesh and are joined: a copy that was missed in one is in another. The mesh that was shown most often in an epoch
   stays; others are noise, or other topics.
-- `EpochObservations`: a model run, of which the observer sees one publication in every epoch. P0 grants its observer
-  the overlay and the number of subscribers.
+- `EpochObservations`: a run over epochs, of which the observer sees one publication in every epoch. P0 grants its
+  observer the overlay and the number of subscribers.
 """
 
 from __future__ import annotations
@@ -284,21 +284,22 @@ class CaptureObservations(WireObservations):
 
 @dataclass(frozen=True, eq=False)
 class EpochWires:
-    """The wires in one epoch of a model run."""
+    """The wires in one epoch."""
 
     present: Masks
     graph: Graph
     """Overlay of the present nodes."""
     src: Nodes
     dst: Nodes
-    hop: NDArray[np.int64]
-    """Time of each copy, in hops after the first."""
-    members_at_joins: Masks
-    """Members of the mesh when all of its subscribers have joined, three quarters, a half and a quarter of them."""
+    at: NDArray[np.int64]
+    """Time of each copy."""
+    members_at_joins: Masks | None = None
+    """Members of the mesh when all of its subscribers have joined, three quarters, a half and a quarter of them, if
+    that was seen."""
 
 
 class EpochObservations(WireObservations):
-    """The epochs of a model run that the observer has seen so far.
+    """The epochs of a run that the observer has seen so far.
 
     The publisher is the node that sends without having received. Absent nodes and the publisher are not asked about.
     Every epoch is independent evidence. Each epoch is scored once, however often the attackers are asked.
@@ -329,7 +330,7 @@ class EpochObservations(WireObservations):
             self._close.append(len(self.meshes))
         distance = distances_from(wires.graph, origin)
         self.meshes.append(ObservedMesh(wires.graph, origin, members, distance, asked, wires.members_at_joins))
-        self.flows.append(ObservedFlow(wires.src, wires.dst, wires.hop))
+        self.flows.append(ObservedFlow(wires.src, wires.dst, wires.at))
 
     def count_rounds(self, busy: Masks, activity: Scores) -> None:
         """Add rounds: rounds x topics, the topic in question first; and rounds x nodes."""

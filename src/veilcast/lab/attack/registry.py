@@ -8,7 +8,7 @@ jobs take their attackers from here. A new attacker is a function and an entry i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -48,7 +48,8 @@ Scores = NDArray[np.float64]
 class Attacker(Generic[Observed]):
     name: str
     role: str
-    """Role that it looks for: `subscriber`, `publisher`, or `truth` among the candidates of a stream."""
+    """Role that it looks for: `subscriber`, `publisher`, `member` of the mesh, or `truth` among the candidates of a
+    stream."""
     observes: type[Observed]
     score: Callable[[Observed], Scores]
     """Scores by node; topics x nodes if the attacker tells topics apart; probabilities of candidates for a stream."""
@@ -89,6 +90,11 @@ def find_attacker(name: str, *observes: type[Any]) -> Attacker[Any]:
         if each.name == name and any(issubclass(kind, each.observes) for kind in observes):
             return each
     raise ConfigError(f"no attack on these observations is called {name!r}")
+
+
+def find_needs(attackers: Iterable[Attacker[Any]], parts: Iterable[str]) -> set[str]:
+    """The parts of observations that any of these attackers reads; all `parts` if one does not say what it reads."""
+    return {need for each in attackers for need in each.needs or parts}
 
 
 def attack_names(observes: type[Any]) -> tuple[str, ...]:
@@ -145,6 +151,7 @@ def _on_stream(
 
 SUBSCRIBER: Final = "subscriber"
 PUBLISHER: Final = "publisher"
+MEMBER: Final = "member"
 
 WAVES: Final = "notes"
 ACTIVITY: Final = "activity"
@@ -152,7 +159,9 @@ CADENCE: Final = "cadence"
 VOLUMES: Final = "volumes"
 DEPARTURES: Final = "departures"
 WINDOWS: Final = "windows"
-"""Parts of a capture, beside the overlay: `ACTIVITY` is what nodes received in rounds, `DEPARTURES` what they sent."""
+FORMATION: Final = "formation"
+"""Parts of what a global observer sees, beside the overlay: `ACTIVITY` is what nodes received in rounds, `DEPARTURES`
+what they sent."""
 PUBLISHED: Final = "published"
 """Times of publications, for an observer that is a subscriber."""
 
@@ -171,9 +180,11 @@ _WIRES: Final[tuple[Attacker[Any], ...]] = (
     _on_wires("least-squares", SUBSCRIBER, EpochObservations, observer.score_least_squares_of_epochs, ACTIVITY),
     _on_wires("cadence", SUBSCRIBER, CaptureObservations, observer.score_cadence_of_subscribers, CADENCE),
     _on_wires("late-join", SUBSCRIBER, CaptureObservations, observer.score_late_join),
-    _on_wires("late-join", SUBSCRIBER, EpochObservations, observer.score_late_join_of_epochs),
+    _on_wires("late-join", SUBSCRIBER, EpochObservations, observer.score_late_join_of_epochs, WAVES, FORMATION),
     _on_wires("survivor", SUBSCRIBER, CaptureObservations, observer.score_survivor),
-    _on_wires("survivor", SUBSCRIBER, EpochObservations, observer.score_survivor_of_epochs),
+    _on_wires("survivor", SUBSCRIBER, EpochObservations, observer.score_survivor_of_epochs, WAVES, FORMATION),
+    _on_wires("mesh-members", MEMBER, EpochObservations, observer.mark_members),
+    _on_wires("closure-certain", SUBSCRIBER, EpochObservations, observer.mark_certain_subscribers),
     _on_wires("flow-source", PUBLISHER, WireObservations, observer.score_flow_source),
     _on_wires("roots", PUBLISHER, WireObservations, observer.score_roots),
     _on_wires("rumor", PUBLISHER, WireObservations, observer.score_rumor),
@@ -205,6 +216,8 @@ _COALITIONS: Final = (
     _of_coalition("handed", SUBSCRIBER, insider.score_handover, SIGHTS, ORIGINS),
     _of_coalition("first-spy", PUBLISHER, insider.score_first_spy, ADVERTS),
     _of_coalition("trilateration", PUBLISHER, insider.score_trilateration, CHAINS),
+    _of_coalition("first-spy-lasting", PUBLISHER, insider.mark_lasting_first_spy, ADVERTS),
+    _of_coalition("trilateration-lasting", PUBLISHER, insider.mark_lasting_trilateration, CHAINS),
     _of_coalition("predecessor", PUBLISHER, insider.score_predecessor, STEMS, ORIGINS),
     _of_coalition("presence", PUBLISHER, insider.score_presence, NOTES),
     _of_coalition("sender", PUBLISHER, insider.score_stems_and_presence, STEMS, ORIGINS, NOTES),

@@ -10,18 +10,20 @@ A subscriber answers an advert at once. A forwarder answers when it was asked it
 between it and the nearest asking node below. If subscriptions wait for a random moment of a window, this delay is
 hidden.
 
-The arrays are for attackers. `insider_rows` gives the same as rows of the `insiders` table, for small networks.
+`write_insiders` gives the same as a table `insiders`, which attackers read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from veilcast.lab import tables
 from veilcast.lab.models import hardened_mesh
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
 from veilcast.lab.models.link_observations import (
@@ -130,29 +132,68 @@ def play_handovers(mesh: MeshTree, insiders: NDArray[np.bool_], games: int, stat
     return _handovers(offsets, children, mesh.parent, inner, insiders, games, state)
 
 
-def insider_rows(
+def write_insiders(
     view: CoalitionView, run: str, names: list[str], token: bytes, *, start_us: int, epoch_us: int, hop_us: int
-) -> Iterator[InsiderRow]:
-    """Rows of the `insiders` table: epochs from `start_us` on, and the messages of each in the order of their arrival.
+) -> pa.Table:
+    """The table `insiders` with all that the view holds; epochs begin at `start_us`.
 
-    Messages without an observable time are put at the beginning of the epoch.
+    A request comes so many hops after the epoch began as it took its sender to answer; what has no time to be observed
+    stands at the beginning. Notifications are read by a member of the coalition that is no node of the overlay: its
+    rows have the first insider at both ends.
     """
+    parts: list[dict[str, Any]] = []
 
-    def row(number: int, hops: int, observer: int, peer: int, kind: str, about: str = "") -> InsiderRow:
-        at_us = start_us + number * epoch_us
-        place = (run, at_us // epoch_us, at_us + max(0, hops) * hop_us, names[observer], names[peer])
-        return InsiderRow(*place, kind, b"", token, b"", about)
+    def write(epoch: Any, after_us: Any, observer: Any, peer: Any, kind: str, **more: Any) -> None:
+        parts.append(dict(epoch=epoch, after_us=after_us, observer=observer, peer=peer, kind=kind, **more))
 
-    for number in range(len(view.origin)):
-        for link in np.argsort(view.delay[number], kind="stable"):
-            if (kind := _KINDS.get(int(view.seen[number, link]))) is not None:
-                yield row(number, int(view.delay[number, link]), view.observer[link], view.peer[link], kind)
-        for _, _, observer, peer, message, node in view.handovers[view.handovers[:, 0] == number]:
-            yield row(number, 0, observer, peer, _GAMES[int(message)], names[node])
-        for _, observer, source, target, climbs in view.stem_passages[view.stem_passages[:, 0] == number]:
-            yield row(number, 0, observer, source, "in:Stem", _CLIMBS if climbs else "")
-            if target != observer:
-                yield row(number, 0, observer, target, "out:Stem")
+    for code, kind in _KINDS:
+        epoch, link = np.nonzero(view.seen == code)
+        wait_us = np.maximum(view.delay[epoch, link], 0).astype(np.int64) * hop_us
+        write(epoch, wait_us if kind == "in:Subscribe" else 0, view.observer[link], view.peer[link], kind)
+    for code, kind in _GAMES.items():
+        games = view.handovers[view.handovers[:, 4] == code]
+        write(games[:, 0], 0, games[:, 2], games[:, 3], kind, about=[names[node] for node in games[:, 5]])
+    epoch, observer, source, target, climbs = view.stem_passages.T
+    on_path = np.arange(len(epoch)) - np.searchsorted(epoch, epoch)
+    write(epoch, on_path, observer, source, "in:Stem", about=["climbs" if each else "" for each in climbs])
+    onward = target != observer
+    write(epoch[onward], on_path[onward], observer[onward], target[onward], "out:Stem")
+    came = np.repeat(np.arange(len(view.delivered)), view.delivered)
+    first = np.full(len(came), view.observer[0] if len(view.observer) else 0)
+    notes = [b"%d" % number for number in range(len(came))]
+    write(came, 0, first, first, "in:Notify", message=notes)
+    known = pa.array(names, pa.string())
+    return pa.concat_tables(
+        insiders_table(run, known, token, start_us=start_us, epoch_us=epoch_us, **part) for part in parts
+    )
+
+
+def insiders_table(
+    run: str,
+    names: pa.Array,
+    token: bytes,
+    *,
+    start_us: int,
+    epoch_us: int,
+    epoch: Any,
+    after_us: Any,
+    observer: Any,
+    peer: Any,
+    kind: str,
+    message: Sequence[bytes] | bytes = b"",
+    chain: Sequence[bytes] | bytes = b"",
+    about: Sequence[str] | str = "",
+) -> pa.Table:
+    """Rows of `insiders` of one kind, from numbers of epochs and nodes; times count from the beginning of the epoch."""
+    schema = tables.arrow_schema(InsiderRow)
+    began = start_us + np.asarray(epoch, np.int64) * epoch_us
+    given = (run, began // epoch_us, began + after_us, names.take(pa.array(observer)), names.take(pa.array(peer)), kind)
+    columns = zip((*given, message, token, chain, about), schema.types, strict=True)
+    return pa.table([_column(column, kind, len(began)) for column, kind in columns], schema=schema)
+
+
+def _column(given: Any, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(given, kind), rows) if isinstance(given, (str, bytes)) else pa.array(given, kind)
 
 
 def _passages(people: Population, number: int, way: hardened_mesh.StemWalk) -> NDArray[np.int32]:
@@ -275,12 +316,12 @@ ANSWER: Final = 1
 COMMIT: Final = 2
 """The messages of a game that hand names over: ASK, ANSWER, COMMIT."""
 
-_KINDS: Final = {
-    ASKED: "in:Subscribe",
-    RECRUITED: "in:Subscribe",
-    REFUSED: "in:Decline",
-    INVITED: "in:Invite",
-    FOLLOWED: "out:Subscribe",
-}
-_CLIMBS: Final = "climbs"
+_KINDS: Final = (
+    (ASKED, "in:Subscribe"),
+    (RECRUITED, "out:Invite"),
+    (RECRUITED, "in:Subscribe"),
+    (REFUSED, "in:Decline"),
+    (INVITED, "in:Invite"),
+    (FOLLOWED, "out:Subscribe"),
+)
 _GAMES: Final = {ASK: "in:SwapAsk", ANSWER: "in:SwapAnswer", COMMIT: "in:SwapCommit"}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.models import hardened_mesh, keyed_draws
-from veilcast.lab.models.graph import Graph
+from veilcast.lab.models.graph import Graph, restrict_graph
 from veilcast.lab.models.hardened_mesh import RootPaths
 from veilcast.lab.models.keyed_draws import derive_key, draw_bits
 from veilcast.lab.models.mesh import MeshTree
@@ -160,11 +160,6 @@ def run_epochs(people: Population, conduct: MeshPolicy, count: int) -> Iterator[
         yield Epoch(number, present, graph, found, asking, mesh, covered, invited)
 
 
-def restrict_graph(graph: Graph, present: NDArray[np.bool_]) -> Graph:
-    """The same graph, in which absent nodes have no links."""
-    return Graph(*_restrict_graph(graph.offsets, graph.targets, present))
-
-
 def find_forwarders(mesh: MeshTree) -> NDArray[np.bool_]:
     """The nodes that have a child in the mesh."""
     inner = np.zeros(mesh.parent.size, np.bool_)
@@ -200,21 +195,6 @@ def _lots(nodes: NDArray[np.int32], key: np.uint64, purpose: int) -> NDArray[np.
     for place in range(nodes.size):
         lots[place] = draw_bits(key, purpose, nodes[place], 0, 0)
     return lots
-
-
-@jit
-def _restrict_graph(
-    offsets: NDArray[np.int64], targets: NDArray[np.int32], present: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    nodes, kept = offsets.size - 1, 0
-    fewer, left = np.zeros(offsets.size, np.int64), np.empty(targets.size, np.int32)
-    for node in range(nodes):
-        for slot in range(offsets[node], offsets[node + 1]):
-            if present[node] and present[targets[slot]]:
-                left[kept] = targets[slot]
-                kept += 1
-        fewer[node + 1] = kept
-    return fewer, left[:kept].copy()
 
 
 @jit

@@ -87,6 +87,11 @@ def from_edges(n: int, u: ArrayLike, v: ArrayLike) -> Graph:
     return Graph(*_rows(n, (keys // n).astype(np.int32), (keys % n).astype(np.int32)))
 
 
+def restrict_graph(graph: Graph, present: NDArray[np.bool_]) -> Graph:
+    """The same graph, in which absent nodes have no links."""
+    return Graph(*_restrict_graph(graph.offsets, graph.targets, present))
+
+
 def _check_degree(n: int, k: int) -> None:
     if k < 2 or k % 2 or k >= n:
         raise ConfigError(f"degree must be even, at least 2 and less than the {n} nodes, not {k}")
@@ -120,6 +125,21 @@ def _rows(
             second[fill[v]] = u
             fill[v] += 1
     return offsets, second
+
+
+@jit
+def _restrict_graph(
+    offsets: NDArray[np.int64], targets: NDArray[np.int32], present: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    nodes, kept = offsets.size - 1, 0
+    fewer, left = np.zeros(offsets.size, np.int64), np.empty(targets.size, np.int32)
+    for node in range(nodes):
+        for slot in range(offsets[node], offsets[node + 1]):
+            if present[node] and present[targets[slot]]:
+                left[kept] = targets[slot]
+                kept += 1
+        fewer[node + 1] = kept
+    return fewer, left[:kept].copy()
 
 
 @jit

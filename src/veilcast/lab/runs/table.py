@@ -101,6 +101,13 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "machines": ("server", "topology", "facts", "words", "truth", "guesses"),
     },
+    "mesh.epochs": {
+        "kernel": (
+            *("truth", "guesses", "topology", "presence", "roots", "facts", "cells", "formation", "insiders"),
+            *("popularity", "published", "received"),
+        ),
+        "machines": ("truth", "guesses", "topology", "presence", "roots", "facts", "insiders"),
+    },
 }
 """Kind of run -> engine -> the tables that its function hands to a recorder, its fourth argument."""
 ENGINES: Final[Mapping[str, RunFunction]] = {

@@ -6,6 +6,8 @@ The theory of each attacker is in the module that it calls. Attackers know the p
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from veilcast.lab.attack.insider import advert_origin, lone_insider, publisher_evidence, swap_handover
@@ -85,20 +87,32 @@ def score_timed_branches(insider: CoalitionObservations) -> Scores:
     return lone_insider.score_subscribers_by_pruning(insider, insider.known.acting, timed=True)
 
 
-def first_spy_by_epoch(coalition: CoalitionObservations) -> Scores:
-    """Epochs x nodes: the share of each epoch's adverts for which the node is the first guess; uniform if none came."""
+def mark_lasting_first_spy(coalition: CoalitionObservations) -> Scores:
+    """1 for a node that first spy suspects most, for some epochs in a row; an epoch without adverts says nothing."""
     adverts, rows = coalition.adverts, []
     for epoch in range(coalition.epochs):
         here = adverts.epoch == epoch
         peer, message = adverts.peer[here], adverts.message[here]
         scores = advert_origin.score_first_spy(message, peer, np.zeros(len(peer)), coalition.nodes)
         rows.append(scores if len(peer) else np.full(coalition.nodes, 1 / coalition.nodes))
-    return np.array(rows)
+    return _mark_lasting(np.array(rows), coalition)
 
 
-def chain_fit_by_epoch(coalition: CoalitionObservations) -> Scores:
-    """Epochs x nodes: how well each node fits the chain values as the origin; 0 is best, and stands where none came."""
-    return np.array([np.zeros(coalition.nodes) if each is None else each for each in coalition.chain_fits])
+def mark_lasting_trilateration(coalition: CoalitionObservations) -> Scores:
+    """1 for a node that trilateration suspects most, for some epochs in a row."""
+    fits = [np.zeros(coalition.nodes) if each is None else each for each in coalition.chain_fits]
+    return _mark_lasting(np.array(fits), coalition)
+
+
+def _mark_lasting(by_epoch: Scores, coalition: CoalitionObservations) -> Scores:
+    """The honest nodes that led alone, by all epochs so far, `_STAYS` epochs in a row; `by_epoch` is epochs x nodes."""
+    honest = np.flatnonzero(~coalition.hostile)
+    so_far, found = np.cumsum(by_epoch, axis=0)[:, honest], np.zeros(coalition.nodes)
+    first = so_far == so_far.max(axis=1, keepdims=True)
+    leads = first & (np.count_nonzero(first, axis=1) == 1)[:, None]
+    for epoch in range(_STAYS, len(leads) + 1):
+        found[honest[leads[epoch - _STAYS : epoch].all(axis=0)]] = 1.0
+    return found
 
 
 def _score_trained(coalition: CoalitionObservations, attack: str) -> Scores:
@@ -106,3 +120,7 @@ def _score_trained(coalition: CoalitionObservations, attack: str) -> Scores:
     # A run with fewer epochs than any training is judged by the next larger one.
     enough = min(epochs for name, epochs in trained if name == attack and epochs >= coalition.epochs)
     return trained[attack, enough].scores(coalition.features)
+
+
+_STAYS: Final = 5
+"""Epochs in a row after which a lead counts."""

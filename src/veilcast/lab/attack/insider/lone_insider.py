@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from veilcast.lab.attack.hops import distances_from, outward_links
 from veilcast.lab.attack.insider.advert_origin import chain_hops
 from veilcast.lab.attack.insider.observations import CoalitionObservations
-from veilcast.lab.models.graph import Graph, from_edges
+from veilcast.lab.models.graph import Graph
 from veilcast.lab.models.link_observations import ASKED
 
 Mask = NDArray[np.bool_]
@@ -95,7 +95,7 @@ def score_subscribers_by_pruning(coalition: CoalitionObservations, rate: float, 
     insider, seen = _insider(coalition), coalition.seen
     found = []
     for epoch in np.flatnonzero(seen.origin == insider):
-        here = _overlay(coalition, int(epoch))
+        here = coalition.overlay(int(epoch))
         link = np.searchsorted(seen.peer, here.neighbours(insider))
         asked, delay = seen.seen[epoch, link] == ASKED, seen.delay[epoch, link]
         looks = timed and bool((delay[asked] >= 0).all())
@@ -112,7 +112,7 @@ def score_publisher_by_first_advert(coalition: CoalitionObservations) -> Scores:
         (
             score_first_branch(here, insider, int(np.searchsorted(here.neighbours(insider), peer)))
             for epoch, peer in zip(adverts.epoch.tolist(), adverts.peer.tolist(), strict=True)
-            if peer in (here := _overlay(coalition, epoch)).neighbours(insider)
+            if peer in (here := coalition.overlay(epoch)).neighbours(insider)
         ),
     )
 
@@ -129,7 +129,7 @@ def _shares(weights: NDArray[np.float64] | Mask) -> NDArray[np.float64]:
 def _by_chains(coalition: CoalitionObservations) -> Iterable[Scores]:
     insider, chains = _insider(coalition), coalition.chains
     for epoch in np.unique(chains.epoch).tolist():
-        rows, here = np.flatnonzero(chains.epoch == epoch), _overlay(coalition, epoch)
+        rows, here = np.flatnonzero(chains.epoch == epoch), coalition.overlay(epoch)
         hops = chain_hops([chains.value[row] for row in rows])
         near = chains.peer[rows[hops == np.nanmin(hops)]]
         yield score_nearest_branches(here, insider, np.isin(here.neighbours(insider), near))
@@ -137,14 +137,6 @@ def _by_chains(coalition: CoalitionObservations) -> Iterable[Scores]:
 
 def _insider(coalition: CoalitionObservations) -> int:
     return int(np.flatnonzero(coalition.hostile)[0])
-
-
-def _overlay(coalition: CoalitionObservations, epoch: int) -> Graph:
-    """The overlay of the nodes that are present; the insider is."""
-    there = coalition.seen.present[epoch] | coalition.hostile
-    u, v = coalition.graph.edges()
-    both = there[u] & there[v]
-    return from_edges(coalition.graph.nodes, u[both], v[both])
 
 
 def _sum_logs(nodes: int, found: Iterable[Scores]) -> Scores:

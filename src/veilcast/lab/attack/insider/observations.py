@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,12 @@ from veilcast.lab.attack.classifiers import BinnedClassifier, LinearClassifier
 from veilcast.lab.attack.insider import advert_origin
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs, origin_distances
 from veilcast.lab.attack.insider.node_features import extract_node_features
-from veilcast.lab.models.graph import Graph
+from veilcast.lab.models.graph import Graph, restrict_graph
 from veilcast.lab.models.link_observations import LinkObservations
 
 Scores = NDArray[np.float64]
+Classifiers: TypeAlias = Mapping[tuple[str, int], LinearClassifier | BinnedClassifier]
+"""Classifiers by attack and number of epochs."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,7 @@ class PublicKnowledge:
     """Number of epochs after which a publisher changes its first relay; 0 for never."""
     waits: bool = False
     """Whether publishers wait for an absent first relay."""
-    trained: Mapping[tuple[str, int], LinearClassifier | BinnedClassifier] = field(default_factory=dict)
-    """Classifiers by attack and number of epochs."""
+    trained: Classifiers = field(default_factory=dict)
 
 
 class HeardAdverts(NamedTuple):
@@ -78,8 +79,6 @@ class CoalitionObservations:
     read: NDArray[np.integer]
     """Number of notifications that came, by epoch."""
     known: PublicKnowledge = PublicKnowledge()
-    overlays: tuple[Graph, ...] = ()
-    """Overlay of each epoch, where the coalition knows it."""
 
     @property
     def nodes(self) -> int:
@@ -114,8 +113,12 @@ class CoalitionObservations:
     @cached_property
     def chain_fits(self) -> list[Scores | None]:
         """By epoch, how well each node explains the chain values as the origin; None where none were heard."""
-        graphs = self.overlays or (self.graph,) * self.epochs
-        return [score_chain_fit(graph, self.chains, epoch) for epoch, graph in enumerate(graphs)]
+        return [score_chain_fit(self.overlay(epoch), self.chains, epoch) for epoch in range(self.epochs)]
+
+    def overlay(self, epoch: int) -> Graph:
+        """The links of the nodes that are present, and of the coalition; all links where nobody noted presence."""
+        present = self.seen.present[epoch]
+        return restrict_graph(self.graph, present | self.hostile) if present.any() else self.graph
 
     def first_epochs(self, epochs: int) -> CoalitionObservations:
         """The observations of the first epochs."""
@@ -130,7 +133,6 @@ class CoalitionObservations:
             adverts=adverts,
             chains=HeardChains(self.chains.epoch[held], self.chains.peer[held], values),
             read=self.read[:epochs],
-            overlays=self.overlays[:epochs],
         )
 
     def passed_between(self, first: int, end: int) -> NDArray[np.int32]:

@@ -150,9 +150,15 @@ def score_leaders(seen: CaptureObservations) -> Scores:
     return seen.correlated.leads
 
 
-def find_certain_subscribers(mesh: ObservedMesh) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Mask of the subscribers that closure is certain of."""
-    return closure.find_certain_subscribers(mesh.graph, mesh.members, mesh.distance)
+def mark_members(seen: EpochObservations) -> Scores:
+    """1 for the members of the last mesh that it says anything about."""
+    return (seen.meshes[-1].members & seen.meshes[-1].asked).astype(np.float64)
+
+
+def mark_certain_subscribers(seen: EpochObservations) -> Scores:
+    """1 for the subscribers that closure is certain of by the last mesh."""
+    mesh = seen.meshes[-1]
+    return closure.find_certain_subscribers(mesh.graph, mesh.members, mesh.distance).astype(np.float64)
 
 
 def _leaf_of_flow(seen: WireObservations, flow: ObservedFlow) -> Scores:

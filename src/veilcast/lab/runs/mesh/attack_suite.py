@@ -1,165 +1,176 @@
-"""All attackers that a run over epochs names, at each of its steps, compared with the truth.
+"""All attackers that a run over epochs names, on its tables; and the measures of their guesses.
 
-All attackers see the same run: a global observer its wires, a coalition its own links, each up to the step and no
-further. Attackers come from `attack.registry`; they get observations and score every node. Only this module knows the
-roles.
+The jobs see the tables of `epoch_tables` and nothing else: a global observer its wires, a coalition its own links, each
+up to a step and no further. Only the measures join the truth. Some measures need the guesses of a second attack, which
+is then run beside the first (`_BESIDE`): members of the mesh, certain subscribers, and nodes that a coalition suspects
+for good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from veilcast.errors import ConfigError
-from veilcast.lab.attack.insider.attackers import chain_fit_by_epoch, first_spy_by_epoch
-from veilcast.lab.attack.insider.coalition_tables import ADVERTS, CHAINS
-from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.insider.coalition_job import guess_from_coalition
+from veilcast.lab.attack.insider.observations import Classifiers, CoalitionObservations
 from veilcast.lab.attack.observations import EpochObservations
-from veilcast.lab.attack.observer.attackers import find_certain_subscribers
-from veilcast.lab.attack.registry import ACTIVITY, PUBLISHER, Attacker, find_attacker
+from veilcast.lab.attack.observer.epoch_job import guess_from_epochs
+from veilcast.lab.attack.registry import PUBLISHER, SUBSCRIBER, Attacker, find_attacker
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import TableRecorder
 from veilcast.lab.measure import ranking
 from veilcast.lab.measure.attack_measures import (
     measure_probabilities,
     measure_publisher_attack,
     measure_subscriber_attack,
 )
-from veilcast.lab.measure.disclosure_time import rounds_to_disclosure
-from veilcast.lab.models.coalition_view import CoalitionView, watch_epochs
-from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population
 from veilcast.lab.models.rng import stream
-from veilcast.lab.models.shell_game import GameOutcome
-from veilcast.lab.runs.mesh.advert_observer import AdvertObserver
-from veilcast.lab.runs.mesh.attacker_training import judged_nodes, know_network
-from veilcast.lab.runs.mesh.epoch_setup import observe_constant_wires, observe_wires
-from veilcast.lab.runs.mesh.round_counts import RoundCounts
+from veilcast.lab.runs.mesh.epoch_tables import EpochTables, keep_tables
+from veilcast.lab.tables import GuessRow, arrow_schema
 
 Mask = NDArray[np.bool_]
 Scores = NDArray[np.float64]
 
 
-class AttackSuite:
-    """The attackers of one run, after the epochs that they have been shown."""
+def choose_attackers(params: MeshEpochs) -> list[Attacker[Any]]:
+    """The attackers of a run, and those that its measures need beside them."""
+    found = [find_attacker(name, EpochObservations, CoalitionObservations) for name in params.attacks]
+    inside = [each for each in found if each.observes is CoalitionObservations]
+    if params.origin == "fresh" and any(each.role == PUBLISHER for each in found):
+        raise ConfigError("where another node publishes in each epoch there is no publisher to be found")
+    if inside and not params.insiders:
+        raise ConfigError("attacks by insiders need some: insiders above 0")
+    beside = {name for each in found for name in _BESIDE.get(each.name, ())}
+    if any(each.role == SUBSCRIBER for each in found if each not in inside):
+        beside.add("mesh-members")
+    return found + [find_attacker(name, EpochObservations, CoalitionObservations) for name in sorted(beside)]
 
-    def __init__(
-        self,
-        params: MeshEpochs,
-        people: Population,
-        conduct: MeshPolicy,
-        data: Path | None,
-        view: CoalitionView | None = None,
-    ) -> None:
-        """`view` replaces the view of the coalition that the models would give."""
-        self._attackers = [find_attacker(name, EpochObservations, CoalitionObservations) for name in params.attacks]
-        inside = [each for each in self._attackers if each.observes is CoalitionObservations]
-        if params.origin == "fresh" and any(each.role == PUBLISHER for each in self._attackers):
-            raise ConfigError("where another node publishes in each epoch there is no publisher to be found")
-        if inside and not people.insiders.any():
-            raise ConfigError("attacks by insiders need some: insiders above 0")
-        self._params, self._people, self._conduct, self._data = params, people, conduct, data
-        self._asked, self._near = judged_nodes(people), _find_exposed(people)
-        self._subscribes = np.zeros(people.graph.nodes, np.bool_)
-        self._subscribes[people.subscribers] = True
-        self._watches_wires = len(inside) < len(self._attackers)
-        self._counts_rounds = any(ACTIVITY in each.needs for each in self._attackers)
-        self._hears_adverts = any(_reads_adverts(each) for each in inside)
-        self._wires = EpochObservations(people.graph, len(people.subscribers), _COVERED if conduct.mu else 0.0)
-        self._rounds = RoundCounts(people, conduct, int(params.steps[-1]))
-        self._adverts = AdvertObserver(people, together=params.pace == "instant")
-        watches_links = any(not _reads_adverts(each) for each in inside)
-        self._view = watch_epochs(people, conduct, int(params.steps[-1])) if watches_links and view is None else view
-        self._step = 0
 
-    def see(self, epoch: Epoch, shuffled: GameOutcome | None) -> None:
-        """Add one epoch, after these games; a step ends with it if the parameters say so."""
-        self._step = epoch.number + 1
-        if self._watches_wires:
-            hidden = self._params.kappa > 0
-            wires = observe_constant_wires(epoch) if hidden else observe_wires(self._people, epoch, shuffled)
-            self._wires.see(wires, closely=epoch.number + 1 in self._params.steps)
-        if self._counts_rounds:
-            self._wires.count_rounds(*self._rounds.draw(epoch))
-        if self._hears_adverts:
-            self._adverts.hear(epoch)
+def score_tables(
+    tables: EpochTables,
+    attackers: Sequence[Attacker[Any]],
+    params: MeshEpochs,
+    seed: int,
+    trained: Classifiers,
+    recorder: TableRecorder,
+) -> list[Measure]:
+    """Attack the tables of a run and measure the guesses."""
+    observed, truth = tables.observed(), tables.truth()
+    guesses = attack_run(observed, attackers, params.steps, trained)
+    keep_tables(recorder, observed | {"truth": truth, "guesses": guesses})
+    return list(measure_run(guesses, truth, params.attacks, seed))
 
-    def measures(self) -> Iterator[Measure]:
-        """The success of each attacker so far."""
-        coalition = self._coalition()
-        for attacker in self._attackers:
-            inside = attacker.observes is CoalitionObservations
-            scores = attacker.score_topics(coalition if inside else self._wires)[0]
-            if attacker.role == PUBLISHER:
-                found = self._measure_publisher(attacker, scores, coalition)
+
+def attack_run(
+    observed: Mapping[str, pa.Table], attackers: Sequence[Attacker[Any]], steps: Sequence[float], trained: Classifiers
+) -> pa.Table:
+    """The guesses of these attackers at these steps."""
+    inside = [each.name for each in attackers if each.observes is CoalitionObservations]
+    outside = [each.name for each in attackers if each.observes is not CoalitionObservations]
+    epochs = [int(step) for step in steps]
+    parts = [arrow_schema(GuessRow).empty_table()]
+    if outside:
+        parts.append(guess_from_epochs(observed, outside, epochs))
+    if inside:
+        parts.append(guess_from_coalition(observed, inside, epochs, trained=trained))
+    return pa.concat_tables(parts)
+
+
+def measure_run(guesses: pa.Table, truth: pa.Table, attacks: Collection[str], seed: int) -> Iterator[Measure]:
+    """The success of each of these attacks at each step. The seed is for shuffles."""
+    found = _GuessedScores(guesses)
+    roles = _Roles(truth)
+    for attack, role, step in found.targets():
+        if attack in attacks:
+            if role == PUBLISHER:
+                measures = _measure_publisher(attack, step, found, roles)
             else:
-                found = self._measure_subscribers(attacker.name, scores)
-                if not inside:
-                    found |= self._measure_members(attacker.name, scores)
-            yield from (Measure(attacker.name, metric, self._step, value) for metric, value in found.items())
-
-    def _coalition(self) -> CoalitionObservations | None:
-        """All that the coalition has observed by this step; None if no attacker is inside."""
-        if self._view is None and not self._hears_adverts:
-            return None
-        names = [each.name for each in self._attackers]
-        known = know_network(self._people, self._params, self._conduct, self._step, names, self._data)
-        return self._adverts.observe_coalition(self._view, self._step, known)
-
-    def _measure_subscribers(self, attack: str, scores: Scores) -> dict[str, float]:
-        seed = int(stream(self._people.seed, "shuffles", attack)[0])
-        found = measure_subscriber_attack(scores, self._subscribes, self._asked, self._near, seed)
-        if attack in _LOG_ODDS:
-            share = float(np.mean(self._subscribes))
-            prior = np.log(share / (1 - share)) if attack == "closure" else 0.0
-            found |= measure_probabilities(expit(scores + prior), self._asked)
-        return found
-
-    def _measure_members(self, attack: str, scores: Scores) -> dict[str, float]:
-        """The AUC among the members of the last mesh; and the nodes that closure is certain of."""
-        mesh = self._wires.meshes[-1]
-        inside = mesh.members & mesh.asked & self._asked
-        found = {"auc_mesh": ranking.auc(scores[inside], self._subscribes[inside])}
-        if attack == "closure":
-            certain = find_certain_subscribers(mesh)
-            found["certain"] = float(np.count_nonzero(certain))
-            if certain.any():
-                found["certain_precision"] = float(np.mean(self._subscribes[certain]))
-        return found
-
-    def _measure_publisher(
-        self, attacker: Attacker[Any], scores: Scores, coalition: CoalitionObservations | None
-    ) -> dict[str, float]:
-        people, honest = self._people, ~self._people.insiders
-        found = measure_publisher_attack(scores, people.publisher, honest)
-        if attacker.name in _LOG_LIKELIHOODS:
-            found |= measure_probabilities(softmax(scores), honest)
-        if coalition is not None and _reads_adverts(attacker):
-            by_epoch = first_spy_by_epoch(coalition) if ADVERTS in attacker.needs else chain_fit_by_epoch(coalition)
-            so_far = np.cumsum(by_epoch, axis=0)[:, honest]
-            place = int(np.count_nonzero(honest[: people.publisher]))
-            found["disclosed"] = float(rounds_to_disclosure(so_far, place) is not None)
-        return found
+                measures = _measure_subscribers(attack, step, found, roles, seed)
+            yield from (Measure(attack, metric, step, value) for metric, value in measures.items())
 
 
-def _reads_adverts(attacker: Attacker[Any]) -> bool:
-    return bool({ADVERTS, CHAINS} & set(attacker.needs))
+class _GuessedScores:
+    """Scores by attack, role and step; nodes are in the order of their names."""
+
+    def __init__(self, guesses: pa.Table) -> None:
+        attack, role = (guesses[name].combine_chunks().dictionary_encode() for name in ("attack", "role"))
+        step, node, score = (guesses[name].combine_chunks() for name in ("epochs", "node", "score"))
+        columns = attack.indices.to_numpy(), role.indices.to_numpy(), step.to_numpy()
+        changes = np.flatnonzero(np.any([np.diff(column) != 0 for column in columns], axis=0)) + 1
+        self._found: dict[tuple[str, str, int], tuple[pa.Array, Scores]] = {}
+        for first, end in zip([0, *changes], [*changes, len(guesses)], strict=True):
+            if end > first:
+                key = (attack[int(first)].as_py(), role[int(first)].as_py(), step[int(first)].as_py())
+                self._found[key] = node.slice(first, end - first), score.to_numpy()[first:end]
+
+    def targets(self) -> list[tuple[str, str, int]]:
+        return list(self._found)
+
+    def of(self, attack: str, role: str, step: int) -> tuple[pa.Array, Scores]:
+        return self._found[attack, role, step]
+
+    def aligned(self, attack: str, step: int, nodes: pa.Array) -> Scores:
+        """The scores of these nodes by an attack that looks for any role; 0 without a guess."""
+        for (name, _, when), (known, scores) in self._found.items():
+            if (name, when) == (attack, step):
+                place = pc.index_in(nodes, known)
+                return np.where(place.is_valid(), scores[pc.fill_null(place, 0).to_numpy()], 0.0)
+        return np.zeros(len(nodes))
 
 
-def _find_exposed(people: Population) -> Mask:
-    """Mask of the nodes with an insider as a neighbour."""
-    ends = np.repeat(np.arange(people.graph.nodes), people.graph.degrees)
-    mask = np.zeros(people.graph.nodes, np.bool_)
-    mask[ends[people.insiders[people.graph.targets]]] = True
-    return mask
+class _Roles:
+    def __init__(self, truth: pa.Table) -> None:
+        self._truth = truth
+
+    def mask(self, role: str, nodes: pa.Array) -> Mask:
+        those = self._truth.filter(pc.equal(self._truth["role"], role))["node"].combine_chunks()
+        return np.asarray(pc.is_in(nodes, those).to_numpy(zero_copy_only=False), np.bool_)
 
 
+def _measure_subscribers(attack: str, step: int, found: _GuessedScores, roles: _Roles, seed: int) -> dict[str, float]:
+    nodes, scores = found.of(attack, SUBSCRIBER, step)
+    subscribes, exposed = roles.mask("subscriber", nodes), roles.mask("exposed", nodes)
+    judged = ~roles.mask("insider", nodes) & ~roles.mask("publisher", nodes)
+    shuffle = int(stream(seed, "shuffles", attack)[0])
+    measures = measure_subscriber_attack(scores, subscribes, judged, exposed, shuffle)
+    if attack in _LOG_ODDS:
+        share = float(np.mean(subscribes))
+        prior = np.log(share / (1 - share)) if attack == "closure" else 0.0
+        measures |= measure_probabilities(expit(scores + prior), judged)
+    if find_attacker(attack, EpochObservations, CoalitionObservations).observes is not CoalitionObservations:
+        inside = judged & (found.aligned("mesh-members", step, nodes) > 0)
+        measures["auc_mesh"] = ranking.auc(scores[inside], subscribes[inside])
+    if attack == "closure":
+        certain = found.aligned("closure-certain", step, nodes) > 0
+        measures["certain"] = float(np.count_nonzero(certain))
+        if certain.any():
+            measures["certain_precision"] = float(np.mean(subscribes[certain]))
+    return measures
+
+
+def _measure_publisher(attack: str, step: int, found: _GuessedScores, roles: _Roles) -> dict[str, float]:
+    nodes, scores = found.of(attack, PUBLISHER, step)
+    honest, own = ~roles.mask("insider", nodes), int(np.argmax(roles.mask("publisher", nodes)))
+    measures = measure_publisher_attack(scores, own, honest)
+    if attack in _LOG_LIKELIHOODS:
+        measures |= measure_probabilities(softmax(scores), honest)
+    for lasting in _BESIDE.get(attack, ()):
+        measures["disclosed"] = float(found.aligned(lasting, step, nodes)[own] > 0)
+    return measures
+
+
+_BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
+    "closure": ("closure-certain",),
+    "first-spy": ("first-spy-lasting",),
+    "trilateration": ("trilateration-lasting",),
+}
 _LOG_ODDS: Final = frozenset({"closure", "group-testing"})
 _LOG_LIKELIHOODS: Final = frozenset({"predecessor", "presence", "sender"})
-_COVERED: Final = 0.35
-"""Approximate probability that a node that no member needs is a cover in P0's meshes. An observer with this number
-learns more."""

@@ -1,4 +1,4 @@
-"""The knowledge of a coalition about a model run: public parameters, and classifiers trained on networks of its own.
+"""The classifiers of a coalition, trained on networks of its own.
 
 The coalition makes its training networks from the same parameters under seeds that no run has. So the classifiers
 depend on the parameters alone, and a process keeps them. If the data say which users subscribe, training on them would
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from veilcast.lab.attack.classifiers import BinnedClassifier, LinearClassifier, fit_binned, fit_linear
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
 from veilcast.lab.attack.insider.node_features import extract_node_features
-from veilcast.lab.attack.insider.observations import PublicKnowledge
+from veilcast.lab.attack.insider.observations import Classifiers
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.plan import SEEDS_MAX
 from veilcast.lab.models.coalition_view import watch_epochs
-from veilcast.lab.models.epochs import MeshPolicy, Population
-from veilcast.lab.models.hardened_mesh import ONWARD_PROBABILITY
+from veilcast.lab.models.epochs import Population
 from veilcast.lab.runs.mesh.epoch_setup import make_policy, settle_people
+from veilcast.lab.runs.mesh.epoch_tables import acting_share
 
 Scores = NDArray[np.float64]
 
@@ -39,42 +39,24 @@ class TrainedClassifiers:
     binned: BinnedClassifier
 
 
-def know_network(
-    people: Population,
-    params: MeshEpochs,
-    conduct: MeshPolicy,
-    epochs: int,
-    attacks: Collection[str],
-    data: Path | None,
-) -> PublicKnowledge:
-    """The coalition's knowledge after these epochs; with classifiers if any of these attacks is trained."""
+def train_classifiers(
+    people: Population, params: MeshEpochs, attacks: Collection[str], data: Path | None
+) -> Classifiers:
+    """Classifiers for each step of the run, if any of these attacks is trained."""
+    if "linear" not in attacks and "binned" not in attacks:
+        return {}
+    learned = _train_classifiers(_training_params(params, people), data)
     trained: dict[tuple[str, int], LinearClassifier | BinnedClassifier] = {}
-    if "linear" in attacks or "binned" in attacks:
-        learned = _train_classifiers(_training_params(params, people), data)[epochs]
-        trained = {("linear", epochs): learned.linear, ("binned", epochs): learned.binned}
-    return PublicKnowledge(
-        acting=_acting_share(people, params),
-        kept=params.kappa > 0,
-        onward=ONWARD_PROBABILITY,
-        departures=conduct.departures,
-        hold=conduct.hold,
-        relay_epochs=conduct.relay_epochs,
-        waits=True,
-        trained=trained,
-    )
+    for step, each in learned.items():
+        trained |= {("linear", step): each.linear, ("binned", step): each.binned}
+    return trained
 
 
 def judged_nodes(people: Population) -> NDArray[np.bool_]:
-    """Mask of the nodes that attackers are judged on: all honest nodes except the publisher."""
+    """Mask of the nodes that classifiers learn from: all honest nodes except the publisher."""
     mask = ~people.insiders
     mask[people.publisher] = False
     return mask
-
-
-def _acting_share(people: Population, params: MeshEpochs) -> float:
-    """Insiders know how many nodes subscribe, and how many act as subscribers."""
-    share = len(people.subscribers) / int(np.count_nonzero(~people.insiders))
-    return min(share + (1 - share) * params.kappa, _SURE)
 
 
 def _training_params(params: MeshEpochs, people: Population) -> MeshEpochs:
@@ -92,7 +74,7 @@ def _train_classifiers(params: MeshEpochs, data: Path | None) -> dict[int, Train
     while len(labels) < _NETWORKS and sum(map(len, labels)) < _ROWS:
         people = settle_people(params, SEEDS_MAX + len(labels), data)
         view, among = watch_epochs(people, make_policy(params), steps[-1]), judged_nodes(people)
-        acting = _acting_share(people, params)
+        acting = acting_share(people, params.kappa)
         for step in steps:
             seen = view.first_epochs(step)
             tests = build_group_tests(people.graph, seen, kept=params.kappa > 0)
@@ -111,4 +93,3 @@ def _train_classifiers(params: MeshEpochs, data: Path | None) -> dict[int, Train
 _NETWORKS: Final = 40
 _ROWS: Final = 18_000
 """Training ends after `_NETWORKS` networks, or earlier with this number of rows."""
-_SURE: Final = 0.999

@@ -1,9 +1,8 @@
 """Set-up of runs over epochs: the population, the policy of the mesh, and what wires show of an epoch.
 
-`EpochWires` is what a global observer has of one epoch: the nodes that are present, their links, and the links that the
-epoch's notification took, in which order. The shell game moves nodes about before that. In a hardened mesh every link
-carries cells of one size at one rate at all times. The observer then sees the whole overlay at once, and gets that as
-the flow.
+`EpochCopies` is what a global observer sees of an epoch's notification: the links that it took, in which order. The
+shell game moves nodes about before that. In a hardened mesh every link carries cells of one size at one rate at all
+times. The observer then sees the whole overlay at once, and gets that as the flow.
 """
 
 from __future__ import annotations
@@ -12,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.observations import EpochWires
 from veilcast.lab.experiment.mesh_params import MeshEpochs, OverEpochsParams
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.models import hardened_mesh
@@ -34,6 +32,14 @@ def average_epochs(epochs: Sequence[Mapping[str, float]], step: float) -> list[M
 
 
 Mask = NDArray[np.bool_]
+
+
+class EpochCopies(NamedTuple):
+    """The copies of an epoch's notification: source, destination, and time in hops after the first."""
+
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    hop: NDArray[np.int64]
 
 
 def make_base_policy(params: OverEpochsParams) -> MeshPolicy:
@@ -72,24 +78,26 @@ def play_games(people: Population, epoch: Epoch, games: float) -> GameOutcome:
     return play_swaps(epoch.covered_mesh, round(games * epoch.covered_mesh.members.size), seed)
 
 
-def observe_wires(people: Population, epoch: Epoch, shuffled: GameOutcome | None) -> EpochWires:
+def observe_wires(epoch: Epoch, shuffled: GameOutcome | None) -> EpochCopies:
     """The view of the wires in an epoch of a mesh that hides nothing, after these games if there are any."""
     src, dst = epoch.covered_mesh.links()
-    at = hardened_mesh.mesh_depths(epoch.covered_mesh)[dst].astype(np.int64) - 1
-    looks = _looks(people, epoch)
+    hop = hardened_mesh.mesh_depths(epoch.covered_mesh)[dst].astype(np.int64) - 1
     if shuffled is not None:
         src, dst = shuffled.occupant[src], shuffled.occupant[dst]
-    return EpochWires(epoch.present, epoch.graph, src, dst, at, looks)
+    return EpochCopies(src, dst, hop)
 
 
-def observe_constant_wires(epoch: Epoch) -> EpochWires:
+def observe_constant_wires(epoch: Epoch) -> EpochCopies:
     """The view of the wires in an epoch of a hardened mesh: all links alike, in both directions, at all times."""
     ends = np.repeat(np.arange(epoch.graph.nodes, dtype=np.int32), epoch.graph.degrees)
-    looks = np.tile(epoch.present, (len(_SHARES), 1))
-    return EpochWires(epoch.present, epoch.graph, ends, epoch.graph.targets, np.zeros(ends.size, np.int64), looks)
+    return EpochCopies(ends, epoch.graph.targets, np.zeros(ends.size, np.int64))
 
 
-def _looks(people: Population, epoch: Epoch) -> Mask:
+def observe_formation(people: Population, epoch: Epoch, *, hidden: bool) -> Mask:
+    """Members of the mesh when all of its subscribers have joined, three quarters, a half and a quarter of them; on
+    constant wires all nodes that are present."""
+    if hidden:
+        return np.tile(epoch.present, (len(_SHARES), 1))
     order = np.random.default_rng(stream(people.seed, "comings", epoch.number)).random(people.graph.nodes)
     rows = []
     for share in _SHARES:

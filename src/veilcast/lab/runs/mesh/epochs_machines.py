@@ -28,13 +28,15 @@ from veilcast.authority.epoch import epoch_of
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
 from veilcast.lab.measure.delivery_cost import delivery_cost
-from veilcast.lab.models.coalition_view import CoalitionView
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
 from veilcast.lab.models.rng import stream
-from veilcast.lab.runs.mesh.attack_suite import AttackSuite
+from veilcast.lab.runs.mesh.attack_suite import choose_attackers, score_tables
+from veilcast.lab.runs.mesh.attacker_training import train_classifiers
 from veilcast.lab.runs.mesh.epoch_setup import average_epochs, make_policy, settle_people
-from veilcast.lab.runs.mesh.insider_tap import InsiderTap, build_view
+from veilcast.lab.runs.mesh.epoch_tables import RUN, EpochTables
+from veilcast.lab.runs.mesh.insider_tap import InsiderTap
 from veilcast.lab.runs.mesh.mesh_simulation import FAST_HARDENING, MeshSimulation, node_address, node_number
 from veilcast.machine import Address, Delivered, Event
 from veilcast.mesh.config import MeshConfig
@@ -45,7 +47,9 @@ from veilcast.wire.geometry import CELL, NEIGHBOURS_MAX
 from veilcast.wire.mesh import Notify, Stem, StemReceipt
 
 
-def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure]:
+def run(
+    params: MeshEpochs, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER
+) -> list[Measure]:
     if params.cover != "none" or params.games or params.origin != "kept":
         raise ConfigError("over epochs the machines run the baseline or a hardened mesh")
     if params.departures or params.hold or params.relay_epochs or not params.steady:
@@ -64,10 +68,11 @@ def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure
         if len(before) in params.steps:
             found += average_epochs(before, len(before))
     if coalition is not None:
-        suite = AttackSuite(params, people, make_policy(params), data, coalition.build_view())
-        for epoch in drawn:
-            suite.see(epoch, None)
-            found += suite.measures() if epoch.number + 1 in params.steps else ()
+        attackers = choose_attackers(params)
+        tables = EpochTables(params, people, make_policy(params), attackers, epoch_us=EPOCH_US)
+        coalition.write_tables(tables)
+        trained = train_classifiers(people, params, params.attacks, data)
+        found += score_tables(tables, attackers, params, seed, trained, recorder)
     return found
 
 
@@ -77,7 +82,7 @@ class RecordedCoalition:
     def __init__(self, people: Population) -> None:
         self._people = people
         self.tap = InsiderTap(
-            map(node_address, np.flatnonzero(people.insiders).tolist()), HARDENED_MESH.heartbeat_bytes
+            map(node_address, np.flatnonzero(people.insiders).tolist()), HARDENED_MESH.heartbeat_bytes, RUN
         )
         self._present: list[NDArray[np.bool_]] = []
         self._origin: list[int] = []
@@ -95,10 +100,11 @@ class RecordedCoalition:
         self._present.append(present)
         self._origin += roots[:1] or self._origin[-1:] or [int(np.argmax(self._people.insiders))]
 
-    def build_view(self) -> CoalitionView:
-        places = {node_address(number): number for number in range(self._people.graph.nodes)}
-        origin = np.array(self._origin, np.int32)
-        return build_view(self.tap.rows, self._people, places, np.array(self._present), origin)
+    def write_tables(self, tables: EpochTables) -> None:
+        for number, (present, root) in enumerate(zip(self._present, self._origin, strict=True)):
+            tables.record_presence(number, present, root)
+        nodes = [node_address(number) for number in range(self._people.graph.nodes)]
+        tables.record_insiders([row for row in self.tap.rows if row.epoch < len(self._present)], nodes)
 
 
 def _run_paper(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, float]]:

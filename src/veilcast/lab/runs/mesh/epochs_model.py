@@ -1,8 +1,8 @@
 """Runs over epochs on the models: the cost of a mesh that is laid again in each epoch, and what attackers learn.
 
 In every epoch some nodes are away, a flood lays new paths, and one notification is published. A run returns the costs,
-averaged over the epochs up to each step. For every attacker it returns the success at the step, with all that the
-attacker saw until then (`attack_suite`).
+averaged over the epochs up to each step. What its observers saw becomes tables (`epoch_tables`), and for every attacker
+it returns the success at the step, with all that the attacker saw until then (`attack_suite`).
 """
 
 from __future__ import annotations
@@ -13,22 +13,29 @@ import numpy as np
 
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
 from veilcast.lab.measure.delivery_cost import delivery_cost
 from veilcast.lab.models import hardened_mesh
 from veilcast.lab.models.coalition_view import epoch_stem
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
 from veilcast.lab.models.keyed_draws import derive_key
 from veilcast.lab.models.publication_delay import schedule_publications
-from veilcast.lab.runs.mesh.attack_suite import AttackSuite
+from veilcast.lab.runs.mesh.attack_suite import choose_attackers, score_tables
+from veilcast.lab.runs.mesh.attacker_training import train_classifiers
 from veilcast.lab.runs.mesh.epoch_setup import average_epochs, play_games, settle_people
 from veilcast.lab.runs.mesh.epoch_setup import make_policy as conduct_of
+from veilcast.lab.runs.mesh.epoch_tables import EpochTables
+from veilcast.lab.tables import OBSERVATIONS
 from veilcast.wire.geometry import CELL
 
 
-def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure]:
-    way = conduct_of(params)
+def run(
+    params: MeshEpochs, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER
+) -> list[Measure]:
+    way, attackers = conduct_of(params), choose_attackers(params)
     people = settle_people(params, seed, data)
-    suite = AttackSuite(params, people, way, data)
+    kept = [name for name in OBSERVATIONS if recorder.wants(name)]
+    tables = EpochTables(params, people, way, attackers, kept)
     found: list[Measure] = []
     before: list[dict[str, float]] = []
     for epoch in run_epochs(people, way, int(params.steps[-1])):
@@ -37,12 +44,15 @@ def run(params: MeshEpochs, seed: int, data: Path | None = None) -> list[Measure
         if shuffled is not None:
             facts["control"] = float(shuffled.messages)
         before.append(facts)
-        suite.see(epoch, shuffled)
+        tables.observe_epoch(epoch, shuffled)
         if epoch.number + 1 in params.steps:
             found += average_epochs(before, epoch.number + 1)
             if params.kappa:
                 found.append(Measure("", "delay", epoch.number + 1, _delay(people, way, before)))
-            found += suite.measures()
+    if attackers or kept:
+        tables.watch_links()
+        trained = train_classifiers(people, params, params.attacks, data)
+        found += score_tables(tables, attackers, params, seed, trained, recorder)
     return found
 
 

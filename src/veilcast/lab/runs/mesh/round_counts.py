@@ -28,15 +28,15 @@ class RoundCounts:
     def __init__(self, people: Population, conduct: MeshPolicy, count: int) -> None:
         """`count` is the number of epochs of the run."""
         self._people, self._silent = people, conduct.kappa > 0
-        others = () if self._silent else (draw_other_topic(people, number) for number in range(1, _TOPICS))
+        others = () if self._silent else (draw_other_topic(people, number) for number in range(1, TOPICS))
         self._others = [run_epochs(other, conduct, count) for other in others]
 
     def draw(self, epoch: Epoch) -> tuple[NDArray[np.bool_], Scores]:
         """The rounds of the next epoch: rounds x topics, whether the topic is busy; and rounds x nodes, the copies."""
         rng = np.random.default_rng(stream(self._people.seed, "rounds", epoch.number))
-        busy = rng.random((_ROUNDS, _TOPICS)) < 0.5
+        busy = rng.random((ROUNDS, TOPICS)) < 0.5
         if self._silent:
-            return busy, np.tile(epoch.graph.degrees.astype(np.float64), (_ROUNDS, 1))
+            return busy, np.tile(epoch.graph.degrees.astype(np.float64), (ROUNDS, 1))
         return busy, busy @ np.array([_receives(each) for each in (epoch, *map(next, self._others))])
 
 
@@ -56,6 +56,6 @@ def _receives(epoch: Epoch) -> Scores:
     return found
 
 
-_TOPICS: Final = 5
-_ROUNDS: Final = 8
+TOPICS: Final = 5
+ROUNDS: Final = 8
 """Rounds in an epoch."""

@@ -1,13 +1,10 @@
-"""Coalitions on Spark: the table `insiders` in, the table `guesses` out.
+"""The attack of a coalition without keys: the table `insiders` in, the table `guesses` out.
 
-All observations of a run go to one task (`coalition_tables`). There the attackers of the registry score every honest
-node after each requested number of epochs.
-
-`guess_from_coalition` is for a coalition that knows the tokens of its topics. `guess_from_tokens` is for a coalition
-without keys. About how many nodes ask for each topic is public, so tokens are named by how many nodes ask for them
-(`token_inference`), and group tests score every node as a subscriber of the named topic. The tokens of the last epoch
-are named. "token-frequency" counts all epochs in which the same tokens were seen; if tokens change with the epoch, that
-is the last one alone. "relinking" links the tokens of each epoch with those of the epoch before, and adds their counts.
+All observations of a run go to one task (`coalition_tables`). About how many nodes subscribe to each topic is public
+(the table `popularity`), so tokens are named by how many nodes ask for them (`token_inference`), and group tests score
+every node as a subscriber of the named topic. The tokens of the last epoch are named. "token-frequency" counts all
+epochs in which the same tokens were seen; if tokens change with the epoch, that is the last one alone. "relinking"
+links the tokens of each epoch with those of the epoch before, and adds their counts.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,92 +20,45 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.attack.grouped_tables import GroupedRun, make_guesses, union_tables
+from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, make_guesses, union_tables
 from veilcast.lab.attack.insider import coalition_tables, token_inference
 from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
-from veilcast.lab.attack.insider.observations import CoalitionObservations, PublicKnowledge
+from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.insider.token_inference import assign_best, count_requests, naming_likelihoods
-from veilcast.lab.attack.registry import Attacker, attackers_on
+from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.models.link_observations import SILENT, LinkObservations
 from veilcast.lab.tables import GuessRow
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Names = NDArray[np.int64]
 
 
-def guess_from_coalition(
-    insiders: DataFrame,
-    topology: DataFrame,
-    presence: DataFrame,
-    *,
-    attacks: Collection[str] | None = None,
-    epochs: Sequence[int] = (1, 5, 20, 50),
-    known: PublicKnowledge | None = None,
-    topics: DataFrame | None = None,
-    roots: DataFrame | None = None,
-    hop_us: int | None = None,
-) -> DataFrame:
-    """Score every honest node by each attack, after each of these numbers of epochs; larger numbers than there are
-    count once.
-
-    `topics` (run, epoch, token, topic) lists the tokens that the coalition knows; other tokens are left out. Without it
-    all tokens count as one topic. `roots` (run, topic, epoch, node) says where floods begin, if that is public. With
-    `hop_us`, the time that a message takes, answers to adverts can be timed. Attacks of a lone insider are left out
-    where the coalition has several.
-    """
-    granted = known or PublicKnowledge()
-    chosen = _choose(attacks, granted, epochs)
-    needs = {need for each in chosen for need in each.needs}
-    grouped = coalition_tables.select_tables(_name_topics(insiders, topics), topology, presence, needs, roots)
-
-    def of_run(rows: pa.Table) -> pa.Table:
-        return _guess_run(GroupedRun(rows), chosen, granted, epochs, hop_us)
-
-    return union_tables(grouped).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
-
-
 def guess_from_tokens(
-    insiders: DataFrame,
-    topology: DataFrame,
-    presence: DataFrame,
-    asks: Mapping[str, float],
-    *,
-    attacks: Collection[str] | None = None,
+    observed: Mapping[str, AnyTable],
+    names: Collection[str] | None = None,
     epochs: Sequence[int] = (1, 5, 20, 50),
-    kept: bool = False,
-    roots: DataFrame | None = None,
-    hop_us: int | None = None,
-) -> DataFrame:
+) -> AnyTable:
     """Score every honest node as a subscriber of every topic that a token is taken for.
 
-    `asks` has, for each topic, the share of nodes that ask for it, covers included, as far as it is public. `kept` says
-    that nodes keep their parents. `roots` (run, token, epoch, node) says where floods begin, if that is public. With
-    `hop_us`, the time that a message takes, answers to adverts can be timed.
+    Reads the tables insiders, topology, presence and popularity, and facts and roots where they are given. The topic of
+    a root is its token, in capital hexadecimal digits.
     """
-    from pyspark.sql import functions as sql
-
-    chosen = tuple(_TRACKS) if attacks is None else tuple(attacks)
+    chosen = tuple(_TRACKS) if names is None else tuple(names)
     for attack in chosen:
         if attack not in _TRACKS:
             raise ConfigError(f"no attack on tokens is called {attack!r}; there are {', '.join(_TRACKS)}")
-    if not asks or not all(0 < share < 1 for share in asks.values()):
-        raise ConfigError("for each topic a share of nodes between none and all asks")
-
-    def by_token(frame: DataFrame) -> DataFrame:
-        return frame.where("length(token) > 0").withColumn("topic", sql.hex("token"))
-
-    named = by_token(insiders)
+    named = coalition_tables.name_tokens(observed["insiders"])
     needs = {coalition_tables.SIGHTS, coalition_tables.ORIGINS, coalition_tables.NOTES}
-    sheets = coalition_tables.select_tables(
-        named, topology, presence, needs, None if roots is None else by_token(roots)
+    united = union_tables(
+        [
+            *coalition_tables.select_tables(named, observed, needs),
+            RunTable(_POPULARITY, observed["popularity"], {"word": "topic", "share": "share"}),
+        ]
     )
 
     def of_run(rows: pa.Table) -> pa.Table:
-        return _guess_tokens(GroupedRun(rows), chosen, asks, epochs, kept, hop_us)
+        return _guess_tokens(GroupedRun(rows), chosen, epochs)
 
-    return union_tables(sheets).groupBy("run").applyInArrow(of_run, tables.spark_schema(GuessRow))
+    return engine_of(united).apply_by(united, ["run"], of_run, GuessRow)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,20 +115,18 @@ def track_by_surroundings(heard: TokenViews) -> Names:
 
 
 def _guess_tokens(
-    folder: GroupedRun,
+    run: GroupedRun,
     attacks: Sequence[str],
-    asks: Mapping[str, float],
     epochs: Sequence[int],
-    kept: bool,
-    hop_us: int | None,
 ) -> pa.Table:
-    tokens = coalition_tables.find_topics(folder)
+    asks, kept = _share_of_askers(run), coalition_tables.read_knowledge(run).kept
+    tokens = coalition_tables.find_topics(run)
     whole = TokenViews(
-        tuple(coalition_tables.build_coalition(folder, token, hop_us) for token in tokens),
-        coalition_tables.mark_heard_topics(folder, tokens),
+        tuple(coalition_tables.build_coalition(run, token) for token in tokens),
+        coalition_tables.mark_heard_topics(run, tokens),
     )
     graph, honest = whole.tokens[0].graph, np.flatnonzero(~whole.tokens[0].hostile)
-    names, topics = [folder.names[node] for node in honest], list(asks)
+    names, topics = [run.names[node] for node in honest], list(asks)
     shares = np.array(list(asks.values()))
     parts = [tables.arrow_schema(GuessRow).empty_table()]
     for number in sorted({min(number, len(whole.alive)) for number in epochs}):
@@ -195,9 +143,18 @@ def _guess_tokens(
                     scores = infer_beliefs(tests, graph.nodes, shares[topic])[honest]
                     size = graph.nodes - len(names)
                     parts.append(
-                        make_guesses(folder.run, attack, number, size, topics[topic], "subscriber", names, scores)
+                        make_guesses(run.run, attack, number, size, topics[topic], "subscriber", names, scores)
                     )
     return pa.concat_tables(parts)
+
+
+def _share_of_askers(run: GroupedRun) -> dict[str, float]:
+    """By topic, the share of nodes that ask for it: its subscribers, and the covers among all others."""
+    popular, covers = run.table(_POPULARITY), coalition_tables.read_facts(run).get("cover_share", 0.0)
+    shares = dict(zip(popular["word"].to_pylist(), popular["share"].to_pylist(), strict=True))
+    if not shares or not all(0 < share < 1 for share in shares.values()):
+        raise ConfigError("for each topic a share of nodes between none and all asks")
+    return {topic: share + covers * (1 - share) for topic, share in shares.items()}
 
 
 def _sum_track(counts: NDArray[np.float64], places: Names) -> NDArray[np.float64]:
@@ -222,50 +179,8 @@ def _follow_track(heard: TokenViews, place: Names) -> LinkObservations:
     )
 
 
-def _choose(
-    attacks: Collection[str] | None, known: PublicKnowledge, epochs: Sequence[int]
-) -> list[Attacker[CoalitionObservations]]:
-    """Without names, all attackers that need no training."""
-    found = attackers_on(CoalitionObservations, attacks, called="attack from inside")
-    if attacks is None:
-        return [each for each in found if not each.trained]
-    for each in found:
-        if each.trained and not all((each.name, number) in known.trained for number in epochs):
-            raise ConfigError(f"{each.name} is a trained attack, and was not trained for every number of epochs")
-    return found
-
-
-def _name_topics(insiders: DataFrame, topics: DataFrame | None) -> DataFrame:
-    from pyspark.sql import functions as sql
-
-    if topics is None:
-        return insiders.withColumn("topic", sql.lit(""))
-    return insiders.join(sql.broadcast(topics), ["run", "epoch", "token"])
-
-
-def _guess_run(
-    run: GroupedRun,
-    chosen: list[Attacker[CoalitionObservations]],
-    known: PublicKnowledge,
-    epochs: Sequence[int],
-    hop_us: int | None,
-) -> pa.Table:
-    together = [each for each in chosen if not each.lone]
-    parts = [tables.arrow_schema(GuessRow).empty_table()]
-    for topic in coalition_tables.find_topics(run):
-        whole = coalition_tables.build_coalition(run, topic, hop_us, known)
-        honest = np.flatnonzero(~whole.hostile)
-        names = [run.names[node] for node in honest]
-        size = len(run.names) - len(names)
-        for number in sorted({min(number, whole.epochs) for number in epochs}):
-            so_far = whole.first_epochs(number)
-            for each in chosen if size == 1 else together:
-                scores = each.score(so_far)[honest]
-                parts.append(make_guesses(run.run, each.name, number, size, topic, each.role, names, scores))
-    return pa.concat_tables(parts)
-
-
 _TRACKS: Final[Mapping[str, Callable[[TokenViews], Names]]] = {
     "token-frequency": track_by_bytes,
     "relinking": track_by_surroundings,
 }
+_POPULARITY: Final = "popularity"
