@@ -23,6 +23,7 @@ from support.waits import HANG_S
 from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.experiment.params import Measure, RunFunction
+from veilcast.lab.runs import table
 from veilcast.lab.spark import java, session
 
 pytestmark = pytest.mark.all_only
@@ -136,6 +137,27 @@ def test_any_master_gives_the_same_tables(
     sweep.run_sweep(spark, "two", two_cells, tmp_path, engine="kernel", runner=engine())
     assert len(tables_in(tmp_path)) == len(("runs", "measures", "scores", "verdicts"))
     assert alone == [tables_in(tmp_path)] * 2
+
+
+def test_executors_write_the_kept_tables_that_this_machine_alone_writes(
+    spark: SparkSession, two_cells: Experiment, tmp_path: Path
+) -> None:
+    found = []
+    for place, out in ((spark, tmp_path / "cluster"), (None, tmp_path / "alone")):
+        made = sweep.run_sweep(
+            place,
+            "two",
+            two_cells,
+            out,
+            engine="kernel",
+            runner=table.ENGINES["kernel"],
+            keep=("cells", "truth"),
+            seeds=2,
+        )
+        files = [file for stored in made.manifest.stored for file in stored.kept]
+        found.append(sorted((file.table, file.rows, (out / file.path).read_bytes()) for file in files))
+    assert found[0] == found[1]
+    assert [table for table, _, _ in found[0]] == ["cells", "cells", "truth", "truth"]
 
 
 def test_an_executor_that_is_killed_half_way_is_replaced(

@@ -40,6 +40,7 @@ class Workplace:
         self.session: SparkSession | None = spark.session if isinstance(spark, SparkLater) else spark
         self._progress = progress
         self._worked_s = 0.0
+        self._java_starts = False
 
     @property
     def cores(self) -> int:
@@ -61,9 +62,10 @@ class Workplace:
             parts += task(iter([pa.RecordBatch.from_pydict({"id": range(made, made + at_once)})]))
             made += at_once
             self._worked_s += time.perf_counter() - start
-            if self._progress is not None:
-                self._progress.show(f"run {made:,} of {runs:,}")
             self._move_if_it_pays(runs - made)
+            if self._progress is not None and self.session is None:
+                starting = "; Java starts" if self._java_starts else ""
+                self._progress.show(f"run {made:,} of {runs:,}{starting}")
         rows = pa.Table.from_batches(parts, task_schema())
         if made < runs and self.session is not None:
             tasks = (runs - made) // at_once if task.keep is not None else min(tasks, runs - made)
@@ -86,6 +88,7 @@ class Workplace:
         if self._later is None or self._worked_s < HERE_S:
             return
         self._later.begin()
+        self._java_starts = True
         if left and self._later.is_ready:
             self.session = self._later.get()
             if self._progress is not None:
