@@ -43,6 +43,8 @@ OWN_MODEL = "a model or a formula by itself, which its own tests compare with th
 OWN_MEASURE = "a measure by itself, with its own definition and tests"
 NOT_DECIDED = "to be merged, or to be given a reason: nobody has decided yet"
 FRAGMENTS = {
+    "lab.measure.stream_guesses": OWN_MEASURE,
+    "lab.runs.foil.stream_tables": "the tables of foiled streams, which tests and stored runs read, too",
     "lab.attack.server.linkage": "linking bodies and filters is an attack with an argument and tests of its own",
     "brokers.keys.share_counts": OWN_MODEL,
     "cli.local.byzantine_brokers": "a wall: only local networks may import Byzantine brokers (`.importlinter`)",

@@ -72,6 +72,26 @@ class StreamGuessRow(observe.ObservationRow, frozen=True, gc=False):
     score: float
 
 
+class StreamTruthRow(observe.ObservationRow, frozen=True, gc=False):
+    """The slot of the truth in a step of a foiled stream. Only `lab/measure` reads it."""
+
+    stream: int
+    step: int
+    slot: int
+    day: int
+    """The day that the stream is of. Streams of one day are alike, and count as one where days are drawn."""
+
+
+class KnowledgeRow(observe.ObservationRow, frozen=True, gc=False):
+    """A public number about a place of a foiled stream; the stream is -1 for a number about all of them."""
+
+    name: str
+    stream: int
+    step: int
+    slot: int
+    value: float
+
+
 class MeasureRow(msgspec.Struct, frozen=True, gc=False):
     """One number of one run."""
 
@@ -320,6 +340,8 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "guesses": GuessRow,
     "streams": StreamRow,
     "stream_guesses": StreamGuessRow,
+    "stream_truth": StreamTruthRow,
+    "stream_knowledge": KnowledgeRow,
     "measures": MeasureRow,
     "scores": ScoreRow,
     "verdicts": VerdictRow,

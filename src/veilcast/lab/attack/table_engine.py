@@ -104,6 +104,9 @@ class ArrowEngine:
 def _groups(table: pa.Table, keys: Sequence[str]) -> Iterable[pa.Table]:
     if not len(table):
         return
+    if all(pc.count_distinct(table[key]).as_py() == 1 for key in keys):
+        yield table
+        return
     ordered = table.sort_by([(key, "ascending") for key in keys]).combine_chunks()
     changes = [pc.run_end_encode(ordered[key].combine_chunks()).run_ends.to_pylist() for key in keys]
     first = 0

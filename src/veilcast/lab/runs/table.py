@@ -94,6 +94,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
 KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "mesh.flows": {"kernel": ("truth", "topology", "cells")},
     "mesh.wires": {"machines": ("truth", "cells", "topology", "presence", "published", "facts")},
+    "foil.guesses": {"kernel": ("streams", "facts", "stream_knowledge", "stream_guesses", "stream_truth")},
     "relay.attacks": {
         "kernel": (
             *("server", "cells", "topology", "presence", "facts", "popularity", "pairs", "words", "tokens"),

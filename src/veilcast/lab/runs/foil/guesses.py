@@ -26,29 +26,17 @@ from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import foil_series
 from veilcast.foil.generators.moran import MoranTrajectories
 from veilcast.foil.random_source import FloatArray, IntArray
-from veilcast.lab.attack.registry import (
-    FOREIGN,
-    Attacker,
-    applies,
-    attack_names,
-    attackers_on,
-    find_attacker,
-    score_candidates,
-)
-from veilcast.lab.attack.stream.model import StreamModel, StreamObservations
+from veilcast.lab.attack.stream.model import StreamModel
+from veilcast.lab.attack.stream.stream_job import guess_streams
 from veilcast.lab.attack.stream.trained import FittedLogit, fit_logit
 from veilcast.lab.experiment.foil_params import FoiledStreamParams, FoilGuesses
 from veilcast.lab.experiment.params import FILE, Measure, file_path
-from veilcast.lab.measure.foil_privacy import (
-    Chosen,
-    indistinguishability,
-    likeliest_candidates,
-    truth_deviation,
-    value_known,
-)
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
+from veilcast.lab.measure.stream_guesses import AttackerResult, ComparedStreams, compare_streams
 from veilcast.lab.measure.strongest_attacker import find_strongest
 from veilcast.lab.models.rng import stream
 from veilcast.lab.runs.foil import generators, true_streams
+from veilcast.lab.runs.foil.stream_tables import observe_streams, tabulate_truth
 from veilcast.lab.runs.foil.true_streams import TrueStreams
 
 
@@ -67,27 +55,27 @@ class FoiledStreams:
     """For branching lineages: the values of each final slot and of its ancestors, step by step."""
 
 
-@dataclass(frozen=True, eq=False)
-class AttackerResult:
-    """The result of one attacker, as [streams, steps] without the first step."""
-
-    identified: FloatArray
-    value: FloatArray
-    deviation: FloatArray
+def run(params: FoilGuesses, seed: int, data: Path | None, recorder: TableRecorder = NO_RECORDER) -> list[Measure]:
+    return measure_attackers(list(foil_streams(params, seed, data)), params.guessers, params.fakes, seed, recorder)
 
 
-def run(params: FoilGuesses, seed: int, data: Path | None) -> list[Measure]:
-    return measure_attackers(list(foil_streams(params, seed, data)), params.guessers, params.fakes, seed)
-
-
-def measure_attackers(parts: Sequence[FoiledStreams], names: Sequence[str], fakes: int, seed: int) -> list[Measure]:
+def measure_attackers(
+    parts: Sequence[FoiledStreams],
+    names: Sequence[str],
+    fakes: int,
+    seed: int,
+    recorder: TableRecorder = NO_RECORDER,
+) -> list[Measure]:
     """The measures of attackers on all of these streams together."""
-    found = [run_attackers(part, names) for part in parts]
-    day = np.concatenate([part.day for part in parts])
-    far = _far(np.concatenate([part.values for part in parts]))
+    if len(parts) > 1 and any(recorder.wants(table) for table in STREAM_TABLES):
+        raise ConfigError("every day of real prices has a model of its own; streams are kept for one law alone")
+    compared = [_compare(part, names, recorder) for part in parts]
+    found = [each.results for each in compared]
+    day = np.concatenate([part.day for part in compared])
+    far = _far(np.concatenate([part.values for part in compared]))
     measures = [
         Measure("", "chance", 0, 1 / (fakes + 1)),
-        Measure("", "deviation", 0, float(np.concatenate([_off(part) for part in parts]).mean())),
+        Measure("", "deviation", 0, float(np.concatenate([part.spread for part in compared]).mean())),
     ]
     by_day: dict[str, FloatArray] = {}
     value = 0.0
@@ -148,24 +136,14 @@ def _fit(parts: Sequence[FoiledStreams]) -> FittedLogit:
     return fit_logit(np.concatenate(paths), np.concatenate([part.position[:, -1] for part in parts]))
 
 
-def run_attackers(part: FoiledStreams, names: Sequence[str] = ()) -> dict[str, AttackerResult]:
-    """By these attackers, or by all that apply."""
-    if unknown := set(names) - set(attack_names(StreamObservations)):
-        raise ConfigError(f"no attackers on streams are called {', '.join(sorted(unknown))}")
-    found = {}
-    all_names = [each.name for each in (*attackers_on(StreamObservations), *_own_attackers())]
-    applicable = [name for name in all_names if applies(find_attacker(name, StreamObservations), part.model)]
-    for name in names or applicable:
-        if name in PATH_ATTACKERS and part.ancestral is not None:
-            found[name] = _at_the_end(likeliest_candidates(score_candidates(name, part.ancestral, part.model)), part)
-        else:
-            found[name] = _right(likeliest_candidates(score_candidates(name, part.candidates, part.model)), part)
-    return found
-
-
-def _own_attackers() -> Iterator[Attacker[StreamObservations]]:
-    """Attackers of the user that are installed."""
-    yield from (each for each in FOREIGN.values() if each.observes is StreamObservations)
+def _compare(part: FoiledStreams, names: Sequence[str], recorder: TableRecorder) -> ComparedStreams:
+    """The attackers' guesses from the tables of these streams, beside the truth."""
+    run = "foiled"
+    observed = observe_streams(run, part.candidates, part.model, part.unit, part.ancestral, names)
+    guesses = guess_streams(observed, names or None)
+    truth = tabulate_truth(run, part.position, part.day)
+    record_tables(recorder, {**observed, "stream_guesses": guesses, "stream_truth": truth})
+    return compare_streams(observed["streams"], guesses, truth, part.unit)
 
 
 def measure_best(by_day: Mapping[str, FloatArray], seed: int) -> list[Measure]:
@@ -174,23 +152,6 @@ def measure_best(by_day: Mapping[str, FloatArray], seed: int) -> list[Measure]:
     value, low, high = found.largest
     measures = {"identified": found.corrected, "largest": value, "low": low, "high": high}
     return [Measure("best", metric, 0, value) for metric, value in measures.items()]
-
-
-def _right(chosen: Chosen, part: FoiledStreams) -> AttackerResult:
-    return AttackerResult(
-        indistinguishability(chosen, part.position)[:, 1:],
-        value_known(chosen, part.candidates, part.position)[:, 1:],
-        truth_deviation(chosen, part.candidates, part.position)[:, 1:] * part.unit,
-    )
-
-
-def _at_the_end(chosen: Chosen, part: FoiledStreams) -> AttackerResult:
-    """The result of an attacker that sees all ancestors of the final slots, and judges those."""
-    right = _right(np.repeat(chosen[:, -1:], chosen.shape[1], axis=1), part)
-    steps = chosen.shape[1] - 1
-    return AttackerResult(
-        *(np.repeat(each[:, -1:], steps, axis=1) for each in (right.identified, right.value, right.deviation))
-    )
 
 
 def _together(parts: Sequence[AttackerResult]) -> AttackerResult:
@@ -261,20 +222,12 @@ def _far(values: FloatArray) -> NDArray[np.bool_]:
     return far
 
 
-def _off(part: FoiledStreams) -> FloatArray:
-    """Mean distance of fakes from the truth."""
-    n = part.candidates.shape[2]
-    off = np.abs(part.candidates - part.values[:, :, None]).sum(axis=2)
-    return np.asarray(part.unit / (n - 1) * off, np.float64)
-
-
 def _means(values: FloatArray, day: IntArray) -> FloatArray:
     _, number = np.unique(day, return_inverse=True)
     return np.bincount(number, values) / np.bincount(number)
 
 
-PATH_ATTACKERS: Final = ("likelihood-ratio", "turns", "restless", "endings", "trained")
-"""Attackers that judge whole paths. If lineages branch, they receive the path of each slot."""
+STREAM_TABLES: Final = ("streams", "facts", "stream_knowledge", "stream_guesses", "stream_truth")
 FOLDS: Final = 3
 SIGNIFICANT_SHARE: Final = 0.1
 """The share of moves that are significant events. P3 says "comparatively large"."""

@@ -1,59 +1,62 @@
-"""Foiled streams as a table, and attackers on it: a group of rows is a stream, and guesses are rows again.
-
-It is for a broker's records, or for a few streams to examine. A sweep never writes such a table: candidates are streams
-x steps x slots, and a sweep keeps only sums. The attackers' model is small and is sent to every executor. Each stream
-is one group, and the attackers are the same as elsewhere.
-"""
+"""Foiled streams as tables: what brokers see, what is public about it, and the truth."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.attack.registry import attack_names, score_candidates
-from veilcast.lab.attack.stream.model import Candidates, StreamModel, StreamObservations
-from veilcast.lab.tables import StreamGuessRow, StreamRow
+from veilcast.lab.attack.registry import find_attacker
+from veilcast.lab.attack.stream.model import StreamModel, StreamObservations
+from veilcast.lab.attack.stream.stream_job import PATH_ATTACKERS, model_facts, model_series
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-def stream_rows(run: str, candidates: Candidates) -> pa.Table:
-    """The candidates of [streams, steps, n] as rows of `streams`."""
-    stream, step, slot = (index.ravel() for index in np.indices(candidates.shape))
-    names = pa.repeat(pa.scalar(run), candidates.size)
-    columns = [names, *map(pa.array, (stream, step, slot, candidates.ravel().astype(np.float64)))]
-    return pa.table(columns, schema=tables.arrow_schema(StreamRow))
+Numbers = NDArray[np.float64]
 
 
-def guess_streams(streams: DataFrame, attacks: Sequence[str], model: StreamModel) -> DataFrame:
-    """Rows of `streams` to rows of `stream_guesses`; all streams are of one model."""
-    unknown = sorted(set(attacks) - set(attack_names(StreamObservations)))
-    if unknown:
-        raise ConfigError(f"no attackers on streams are called {', '.join(unknown)}")
-    schema = tables.spark_schema(StreamGuessRow)
-    return streams.groupBy("run", "stream").applyInArrow(_guess(tuple(attacks), model), schema)
+def observe_streams(
+    run: str, candidates: Numbers, model: StreamModel, unit: float, ancestral: Numbers | None, names: Collection[str]
+) -> dict[str, pa.Table]:
+    """The tables `streams`, `facts` and `stream_knowledge`. Without names, all attackers' knowledge is there."""
+    needs = {need for name in names for need in (*find_attacker(name, StreamObservations).needs, *_paths_of(name))}
+    series = dict(model_series(model)) | ({} if ancestral is None else {"ancestral": ancestral})
+    kept = {name: values for name, values in series.items() if not names or _PART_OF.get(name, name) in needs}
+    facts = model_facts(model) | {"unit": unit}
+    parts = [tables.arrow_schema(tables.TABLES["stream_knowledge"]).empty_table()]
+    parts += [_know(run, name, values) for name, values in kept.items()]
+    return {
+        "streams": _tabulate("streams", run, candidates),
+        "facts": tables.from_columns("facts", run=run, name=list(facts), value=[*map(float, facts.values())]),
+        "stream_knowledge": pa.concat_tables(parts),
+    }
 
 
-def _guess(attacks: tuple[str, ...], model: StreamModel) -> Callable[[pa.Table], pa.Table]:
-    def guess(group: pa.Table) -> pa.Table:
-        ordered = group.sort_by([("step", "ascending"), ("slot", "ascending")])
-        steps = len(np.unique(ordered["step"].to_numpy()))
-        values = ordered["value"].to_numpy()
-        if len(values) % steps:
-            raise ConfigError("a stream has as many candidates at each step")
-        seen = values.reshape(1, steps, -1)
-        parts = []
-        for attack in attacks:
-            columns = {name: ordered[name] for name in ("run", "stream", "step", "slot")}
-            columns["attack"] = pa.repeat(pa.scalar(attack), len(values))
-            columns["score"] = pa.array(score_candidates(attack, seen, model).ravel())
-            parts.append(pa.table(columns).select(tables.arrow_schema(StreamGuessRow).names))
-        return pa.concat_tables(parts).cast(tables.arrow_schema(StreamGuessRow))
+def tabulate_truth(run: str, position: NDArray[np.int64], day: NDArray[np.int64]) -> pa.Table:
+    stream, step = (index.ravel() for index in np.indices(position.shape))
+    columns = {"stream": stream, "step": step, "slot": position.ravel(), "day": day[stream]}
+    return tables.from_columns("stream_truth", run=run, **columns)
 
-    return guess
+
+def _know(run: str, name: str, values: Numbers) -> pa.Table:
+    if values.ndim == 1:
+        columns = {"stream": -1, "step": 0, "slot": np.arange(values.size), "value": values}
+        return tables.from_columns("stream_knowledge", run=run, name=name, **columns)
+    whole = values if values.ndim == 3 else values[:, :, None]
+    return _tabulate("stream_knowledge", run, whole, name=name)
+
+
+def _tabulate(table: str, run: str, values: Numbers, **more: Any) -> pa.Table:
+    """The numbers of [streams, steps, n], in their order."""
+    stream, step, slot = (index.ravel() for index in np.indices(values.shape))
+    return tables.from_columns(table, run=run, **more, stream=stream, step=step, slot=slot, value=values.ravel())
+
+
+def _paths_of(name: str) -> tuple[str, ...]:
+    return ("ancestral",) if name in PATH_ATTACKERS else ()
+
+
+_PART_OF: Final = {"weights": "fitted"}
+"""The part of a model that numbers belong to, where its name is another."""
