@@ -127,7 +127,8 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             )
             results.append(result)
             if not arguments.json:
-                progress.say(context.say, _lines(result, definition))
+                theirs = own_attacker_lines(result.scores.to_pylist(), {each["attacker"] for each in controls})
+                progress.say(context.say, [*_lines(result, definition), *theirs])
     lines = [f"`veilcast lab report {shlex.quote(str(arguments.out))}` draws them"]
     return Report({"experiments": [_data(result) for result in results], "files": notes, "controls": controls}, lines)
 
@@ -279,6 +280,20 @@ def _lines(result: SweepResult, definition: Experiment) -> list[str]:
     return [*lines, *_curves(result, definition)]
 
 
+def own_attacker_lines(scores: list[dict[str, Any]], names: set[str]) -> list[str]:
+    """Return the main measure of each of the user's attackers at its last step, by cell: figures do not draw them."""
+    last: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in scores:
+        if row["attack"] in names and row["metric"] in _MAIN_METRICS:
+            last[row["attack"], row["cell"], row["metric"]] = row  # Scores are sorted by their steps.
+    lines = [
+        f"  attacker {attack}, {cell}: {metric} {row['value']:.4g} at step {row['step']:g}"
+        for (attack, cell, metric), row in last.items()
+    ]
+    more = [f"  and {len(lines) - _CURVES} more cells, in the table of scores"] if len(lines) > _CURVES else []
+    return [*lines[:_CURVES], *more]
+
+
 def _curves(result: SweepResult, definition: Experiment) -> list[str]:
     """Return the first and the last point of each curve, and the curves without points."""
     from veilcast.lab.experiment.verdicts import ScoreTable, curve_points
@@ -361,5 +376,6 @@ def _hung(head: str, text: str) -> list[str]:
     )
 
 
+_MAIN_METRICS: Final = ("auc", "success", "identified")
 _CURVES: Final = 12
 """Curves of one experiment whose end points are printed."""

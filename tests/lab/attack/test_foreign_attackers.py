@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from support.experiment_reference import OWN_ATTACKER
+from veilcast.cli.lab import own_attacker_lines
 from veilcast.cli.main import main
 from veilcast.errors import ConfigError, LocalError, StorageError
 from veilcast.lab.attack import foreign, registry
@@ -239,6 +240,16 @@ def test_a_run_with_attackers_can_be_sent_to_another_process(tmp_path: Path) -> 
     (tmp_path / "sent").write_bytes(sent)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "sent")], capture_output=True, check=True)
     assert float(done.stdout) > 0.6
+
+
+def test_the_last_step_of_an_attacker_is_printed_by_cell() -> None:
+    scores = [
+        {"attack": attack, "cell": "all", "metric": metric, "step": step, "value": step / 10}
+        for attack in ("leaf", "mine")
+        for metric in ("auc", "bits")
+        for step in (1.0, 5.0)
+    ]
+    assert own_attacker_lines(scores, {"mine"}) == ["  attacker mine, all: auc 0.5 at step 5"]
 
 
 @pytest.mark.all_only
