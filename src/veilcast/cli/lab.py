@@ -66,13 +66,14 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.data import require_files
         from veilcast.lab.experiment import dry_run, plan, sweep
         from veilcast.lab.experiment.user_inputs import check_user_files
-        from veilcast.lab.runs.table import check_kept_tables
+        from veilcast.lab.runs.table import choose_kept_tables
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
     _check_directory(arguments.out)
     keep = [name for name in arguments.keep.split(",") if name]
-    for _, definition, engine in chosen:
+    kept: dict[str, list[str]] = {}
+    for name, definition, engine in chosen:
         cells = definition.make_cells(quick=arguments.quick, engine=engine)
-        check_kept_tables(keep, sorted({cell.params.kind() for cell in cells}), engine)
+        kept[name] = choose_kept_tables(keep, sorted({cell.params.kind() for cell in cells}), engine)
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     with lab_extra():
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             quick=arguments.quick,
             data=data,
             fresh=arguments.fresh,
-            keep=keep,
+            keep=kept[name],
         )
         # Tests check that packaged experiments draw what their runs give; on real sockets a run takes too long to try.
         if name not in experiment.packaged_names() and engine != "live":
@@ -123,7 +124,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
                 fresh=arguments.fresh,
                 progress=progress,
                 command=shlex.join(["veilcast", *sys.argv[1:]]),
-                keep=keep,
+                keep=kept[name],
             )
             results.append(result)
             if not arguments.json:

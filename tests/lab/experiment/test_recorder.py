@@ -12,7 +12,7 @@ from veilcast.errors import ConfigError, LocalError
 from veilcast.lab import tables
 from veilcast.lab.experiment.mesh_params import MeshFlows
 from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
-from veilcast.lab.runs.table import ENGINES, KEPT_TABLES, RUNS, check_kept_tables, run_by
+from veilcast.lab.runs.table import ENGINES, KEPT_TABLES, RUNS, choose_kept_tables, run_by
 
 
 def recorded(*wanted: str) -> tuple[TableRecorder, dict[str, list[pa.Table]]]:
@@ -55,14 +55,14 @@ def test_a_listed_table_is_known_and_its_engine_exists(kind: str) -> None:
     for engine, names in KEPT_TABLES[kind].items():
         assert engine in RUNS[kind]
         assert set(names) <= set(tables.OBSERVATIONS)
-        check_kept_tables(names, [kind], engine)
+        choose_kept_tables(names, [kind], engine)
 
 
 def test_a_table_that_a_kind_does_not_give_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--keep guesses: runs of kind mesh\.clocks by kernel do not give it; they"):
-        check_kept_tables(["guesses"], ["mesh.clocks"], "kernel")
+        choose_kept_tables(["guesses"], ["mesh.clocks"], "kernel")
     with pytest.raises(ConfigError, match="--keep sells: there is no such table; there are cells, "):
-        check_kept_tables(["sells"], ["mesh.flows"], "kernel")
+        choose_kept_tables(["sells"], ["mesh.flows"], "kernel")
 
 
 @pytest.mark.parametrize(

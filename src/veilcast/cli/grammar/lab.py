@@ -78,10 +78,25 @@ def add_lab(commands: Any) -> None:
         "--keep",
         default="",
         metavar="TABLES",
-        help="also keep what the adversaries saw: cells,truth,... (what a kind can keep is told if it cannot)",
+        help="also keep what the adversaries saw, for `lab attack`: all, or cells,truth,...",
     )
     run.add_argument("--fresh", action="store_true", help="discard existing results of these experiments")
     runs(run, Later("lab", "run"))
+
+    attack = verbs.add_parser(
+        "attack",
+        help="attack stored runs again, without running them again",
+        description="Attack the tables that `lab run --keep` has kept, by the attackers of the experiment or by those "
+        "that you name. If the truth was kept, the guesses are measured; if guesses were kept, they are compared.",
+    )
+    attack.add_argument("dir", type=Path, metavar="DIR", help="the directory of `lab run --out`")
+    attack.add_argument("names", nargs="*", metavar="NAME", help="experiments in that directory (all that kept tables)")
+    attack.add_argument(
+        "--attacker", action="append", default=[], metavar="ATTACK", help="an attacker by name; several times"
+    )
+    attack.add_argument("--out", type=Path, metavar="FILE", help="write the guesses to this Parquet file")
+    add_spark_options(attack)
+    runs(attack, Later("lab_attack", "attack"))
 
     report = verbs.add_parser("report", help="write one HTML page of the results in a directory")
     report.add_argument("dir", type=Path, metavar="DIR", help="the directory of `lab run --out`")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 AnyTable: TypeAlias = "DataFrame | pa.Table"
 """A Spark frame or an Arrow table: the caller's choice of the engine."""
 GroupFunction: TypeAlias = Callable[[pa.Table], pa.Table]
+PairFunction: TypeAlias = Callable[[pa.Table, pa.Table], pa.Table]
 Table = TypeVar("Table")
 
 
@@ -43,6 +44,11 @@ class TableEngine(Protocol[Table]):
     def apply_by(self, table: Table, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]) -> Table:
         """Apply a function to all rows with equal keys at once. It returns columns of this row type."""
 
+    def apply_by_pair(
+        self, left: Table, right: Table, keys: Sequence[str], function: PairFunction, row: type[msgspec.Struct]
+    ) -> Table:
+        """The same with the rows of two tables that have equal keys; one of both may have none."""
+
     def keep(self, table: Table) -> Table:
         """The same rows, computed once however often they are read."""
 
@@ -50,6 +56,15 @@ class TableEngine(Protocol[Table]):
 def engine_of(table: Any) -> TableEngine[Any]:
     """The engine for tables of this kind."""
     return ArrowEngine() if isinstance(table, pa.Table) else SparkEngine(table.sparkSession)
+
+
+def concat_rows(parts: Sequence[AnyTable]) -> AnyTable:
+    """The rows of all these tables, which have the same columns."""
+    if isinstance(parts[0], pa.Table):
+        return pa.concat_tables(parts)
+    inputs = {f"part{number}": part for number, part in enumerate(parts)}
+    sql = " UNION ALL ".join(f"SELECT * FROM {{{name}}}" for name in inputs)  # noqa: S608
+    return engine_of(parts[0]).query(sql, **inputs)
 
 
 class SparkEngine:
@@ -69,6 +84,12 @@ class SparkEngine:
         self, table: DataFrame, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
     ) -> DataFrame:
         return table.groupBy(*keys).applyInArrow(function, tables.spark_schema(row))
+
+    def apply_by_pair(
+        self, left: DataFrame, right: DataFrame, keys: Sequence[str], function: PairFunction, row: type[msgspec.Struct]
+    ) -> DataFrame:
+        pairs = left.groupBy(*keys).cogroup(right.groupBy(*keys))
+        return pairs.applyInArrow(function, tables.spark_schema(row))
 
     def keep(self, table: DataFrame) -> DataFrame:
         # Persisted rows are found by comparing plans. A query that reads a plan with grouping sets twice renews it, and
@@ -97,6 +118,16 @@ class ArrowEngine:
         parts = [function(group).select(schema.names).cast(schema) for group in _groups(table, keys)]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
+    def apply_by_pair(
+        self, left: pa.Table, right: pa.Table, keys: Sequence[str], function: PairFunction, row: type[msgspec.Struct]
+    ) -> pa.Table:
+        schema = tables.arrow_schema(row)
+        grouped = [{_key_of(group, keys): group for group in _groups(table, keys)} for table in (left, right)]
+        every = sorted(grouped[0].keys() | grouped[1].keys())
+        empty = left.schema.empty_table(), right.schema.empty_table()
+        parts = [function(*(grouped[side].get(key, empty[side]) for side in (0, 1))) for key in every]
+        return pa.concat_tables([schema.empty_table(), *(part.select(schema.names).cast(schema) for part in parts)])
+
     def keep(self, table: pa.Table) -> pa.Table:
         return table
 
@@ -113,6 +144,10 @@ def _groups(table: pa.Table, keys: Sequence[str]) -> Iterable[pa.Table]:
     for end in sorted({end for ends in changes for end in ends}):
         yield ordered.slice(first, end - first)
         first = end
+
+
+def _key_of(group: pa.Table, keys: Sequence[str]) -> tuple[object, ...]:
+    return tuple(group[key][0].as_py() for key in keys)
 
 
 @cache

@@ -142,14 +142,21 @@ def check_kept_files(root: Path, files: Sequence[KeptFile]) -> None:
             )
 
 
-def read_kept(root: Path, manifest: SweepManifest, table: str) -> pa.Table:
-    """A kept table of an experiment. For small ones; `kept_frame` is for all."""
-    return tables.read(root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table))
+def read_kept(root: Path, manifest: SweepManifest, table: str, cell: int | None = None) -> pa.Table:
+    """A kept table of an experiment, or of the cell with this number. For small ones; `kept_frame` is for all."""
+    return tables.read(root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table, cell))
 
 
-def kept_frame(spark: SparkSession, root: Path, manifest: SweepManifest, table: str) -> DataFrame:
+def kept_frame(
+    spark: SparkSession, root: Path, manifest: SweepManifest, table: str, cell: int | None = None
+) -> DataFrame:
     """The same as a frame of Spark."""
-    return tables.frame(spark, root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table))
+    return tables.frame(spark, root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table, cell))
+
+
+def count_kept_rows(manifest: SweepManifest, cell: int) -> int:
+    """Number of rows of all kept tables of a cell."""
+    return sum(file.rows for stored in manifest.stored for file in stored.kept if _is_of_cell(file, cell))
 
 
 def read_lineage(path: Path) -> dict[str, Any]:
@@ -160,14 +167,19 @@ def read_lineage(path: Path) -> dict[str, Any]:
     return dict(_LINEAGE.decode(found, path))
 
 
-def _paths(root: Path, manifest: SweepManifest, table: str) -> list[Path]:
+def _paths(root: Path, manifest: SweepManifest, table: str, cell: int | None) -> list[Path]:
     if table not in manifest.keep:
         kept = f"it kept {', '.join(manifest.keep)}" if manifest.keep else "it kept no tables"
         raise StorageError(
             f"{root} has no {table} of {manifest.experiment}: {kept}; "
             f"`veilcast lab run {manifest.experiment} --keep {table}` in another --out makes them"
         )
-    return [root / file.path for stored in manifest.stored for file in stored.kept if file.table == table]
+    files = [file for stored in manifest.stored for file in stored.kept if file.table == table]
+    return [root / file.path for file in files if cell is None or _is_of_cell(file, cell)]
+
+
+def _is_of_cell(file: KeptFile, cell: int) -> bool:
+    return f".cell-{cell}." in file.path
 
 
 def _cannot_write(path: Path, error: OSError) -> StorageError:

@@ -10,7 +10,7 @@ A function is named by its module, and imported when it is called: a sweep pays 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -40,8 +40,14 @@ def list_kept_tables(kind: str, engine: str) -> tuple[str, ...]:
     return KEPT_TABLES.get(kind, {}).get(engine, ())
 
 
-def check_kept_tables(asked: Collection[str], kinds: Iterable[str], engine: str) -> None:
-    """Raise `ConfigError` if a table is asked for that runs of one of these kinds do not give."""
+def choose_kept_tables(asked: Collection[str], kinds: Collection[str], engine: str) -> list[str]:
+    """The tables to keep; `all` stands for those that runs of all these kinds give. Raises `ConfigError` if a table is
+    asked for that runs of one of these kinds do not give."""
+    if "all" in asked:
+        common = [set(list_kept_tables(kind, engine)) for kind in kinds]
+        asked = [name for name in tables.OBSERVATIONS if all(name in each for each in common)]
+        if not asked:
+            raise ConfigError(f"--keep all: runs of kind {', '.join(kinds)} by {engine} can keep no table")
     for name in asked:
         if name not in tables.OBSERVATIONS:
             raise ConfigError(f"--keep {name}: there is no such table; there are {', '.join(tables.OBSERVATIONS)}")
@@ -50,6 +56,7 @@ def check_kept_tables(asked: Collection[str], kinds: Iterable[str], engine: str)
             if name not in given:
                 told = f"they can keep {', '.join(given)}" if given else "they can keep no table"
                 raise ConfigError(f"--keep {name}: runs of kind {kind} by {engine} do not give it; {told}")
+    return list(asked)
 
 
 def find_run(name: str) -> RunFunction:

@@ -9,8 +9,10 @@ for good.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +25,7 @@ from veilcast.lab.attack.insider.observations import Classifiers, CoalitionObser
 from veilcast.lab.attack.observations import EpochObservations
 from veilcast.lab.attack.observer.epoch_job import guess_from_epochs
 from veilcast.lab.attack.registry import PUBLISHER, SUBSCRIBER, Attacker, find_attacker
+from veilcast.lab.attack.table_engine import AnyTable, concat_rows
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.recorder import TableRecorder
@@ -33,6 +36,8 @@ from veilcast.lab.measure.attack_measures import (
     measure_subscriber_attack,
 )
 from veilcast.lab.models.rng import stream
+from veilcast.lab.runs.mesh.attacker_training import train_classifiers
+from veilcast.lab.runs.mesh.epoch_setup import settle_people
 from veilcast.lab.runs.mesh.epoch_tables import EpochTables, keep_tables
 from veilcast.lab.tables import GuessRow, arrow_schema
 
@@ -70,18 +75,35 @@ def score_tables(
 
 
 def attack_run(
-    observed: Mapping[str, pa.Table], attackers: Sequence[Attacker[Any]], steps: Sequence[float], trained: Classifiers
-) -> pa.Table:
+    observed: Mapping[str, AnyTable], attackers: Sequence[Attacker[Any]], steps: Sequence[float], trained: Classifiers
+) -> AnyTable:
     """The guesses of these attackers at these steps."""
     inside = [each.name for each in attackers if each.observes is CoalitionObservations]
     outside = [each.name for each in attackers if each.observes is not CoalitionObservations]
     epochs = [int(step) for step in steps]
-    parts = [arrow_schema(GuessRow).empty_table()]
+    parts: list[AnyTable] = []
     if outside:
         parts.append(guess_from_epochs(observed, outside, epochs))
     if inside:
         parts.append(guess_from_coalition(observed, inside, epochs, trained=trained))
-    return pa.concat_tables(parts)
+    return concat_rows(parts) if parts else arrow_schema(GuessRow).empty_table()
+
+
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: MeshEpochs, names: Collection[str], data: Path | None
+) -> AnyTable:
+    """The guesses of these attackers on kept tables, or of those that the parameters name."""
+    asked = msgspec.structs.replace(params, attacks=tuple(names)) if names else params
+    attackers = choose_attackers(asked)
+    trained = train_classifiers(settle_people(asked, 0, data), asked, asked.attacks, data)
+    return attack_run(observed, attackers, asked.steps, trained)
+
+
+def measure_guesses(
+    guesses: pa.Table, truth: pa.Table, params: MeshEpochs, names: Collection[str], seed: int
+) -> list[Measure]:
+    """The measures of these attacks, or of those that the parameters name."""
+    return list(measure_run(guesses, truth, names or params.attacks, seed))
 
 
 def measure_run(guesses: pa.Table, truth: pa.Table, attacks: Collection[str], seed: int) -> Iterator[Measure]:
