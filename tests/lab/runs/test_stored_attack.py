@@ -49,6 +49,29 @@ params = { kappa = 0.6 }
 """
 
 
+_RELAY = "nodes = 40\ntopics = 5\nsteps = [1, 2]\nrelay = 'hardened'\nbatch = 10.0"
+_WIRES = "nodes = 12\npublications = 4\nratio = 0.3\nwire = 'prompt'"
+OTHER = """
+title = "Another kind"
+claim = "none"
+reading = "none"
+minutes = 1
+seeds = 1
+kind = "{kind}"
+engines = ["{engine}"]
+
+[base]
+{base}
+
+[[series]]
+name = "only"
+"""
+OTHERS = {
+    "relay.attacks": OTHER.format(kind="relay.attacks", engine="kernel", base=_RELAY),
+    "mesh.wires": OTHER.format(kind="mesh.wires", engine="machines", base=_WIRES),
+}
+
+
 def refuse_spark() -> NoReturn:
     raise AssertionError("this is small work")
 
@@ -83,6 +106,25 @@ def test_a_stored_run_gives_the_guesses_and_measures_of_the_sweep_to_the_last_di
     before = values(read(root, MeasureRow, "again"), attacks)
     assert values(attacked.measures, attacks) == before
     assert {key[2] for key in before} == attacks
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_kinds_of_runs_can_be_attacked_again_too(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("veilcast.lab.runs.mesh.wires_machines._TRAINED_ON", 1)
+    (tmp_path / "other.toml").write_text(OTHERS[kind])
+    name, definition = load_experiment(str(tmp_path / "other.toml"))
+    engine = definition.engines[0]
+    keep = choose_kept_tables(["all"], [definition.kind], engine)
+    sweep.run_sweep(None, name, definition, tmp_path, engine=engine, runner=ENGINES[engine], seeds=1, keep=keep)
+    attacked = attack_stored(tmp_path, name, start_spark=refuse_spark)
+    assert compare_guesses(tmp_path, name, attacked.guesses) == (len(attacked.guesses), 0)
+    assert attacked.measures is not None
+    found = values(attacked.measures, set(attacked.measures["attack"].to_pylist()))
+    before = values(read(tmp_path, MeasureRow, name), {key[2] for key in found})
+    assert len(found) > 5
+    assert {key: before[key] for key in found} == found
 
 
 @pytest.mark.all_only
@@ -153,5 +195,5 @@ def test_what_cannot_be_attacked_is_told_in_one_line(swept: tuple[Path, sweep.Sw
         attack_stored(root, "again", ["nonsense"], start_spark=refuse_spark)
     with pytest.raises(StorageError):
         attack_stored(tmp_path, "again", start_spark=refuse_spark)
-    with pytest.raises(ConfigError, match=r"mesh\.clocks cannot be attacked again"):
-        stored_attack.find_stored_attack("mesh.clocks")
+    with pytest.raises(ConfigError, match=r"mesh\.clocks by kernel cannot be attacked again"):
+        stored_attack.find_stored_attack("mesh.clocks", "kernel")

@@ -135,7 +135,7 @@ def test_a_kept_run_can_be_attacked_again() -> None:
     kept = {name: pa.concat_tables(part) for name, part in parts.items()}
     guesses = capture_job.guess_from_captures(kept).to_pylist()
     assert {row["run"] for row in guesses} == {"run 1"}
-    for (attack, role), scores in score_roles(capture, None).items():
+    for (attack, role), scores in score_roles(capture_job.guess_from_captures(capture.tables)).items():
         found = {row["node"]: row["score"] for row in guesses if (row["attack"], row["role"]) == (attack, role)}
         assert [found[node] for node in sorted(found)] == scores.tolist()
     publishers = kept["truth"].filter(pa.compute.equal(kept["truth"]["role"], "publisher"))["node"].to_pylist()

@@ -75,7 +75,7 @@ def attack_stored(
     cells = [*definition.make_cells(quick=manifest.quick, engine=manifest.engine)]
     guessed, measured = [], []
     for number, cell in enumerate(cells):
-        attack = find_stored_attack(cell.params.kind())
+        attack = find_stored_attack(cell.params.kind(), manifest.engine)
         progress(f"{name}, {cell.name} ({number + 1} of {len(cells)})")
         rows = count_kept_rows(manifest, number)
         far = on_spark or rows > ROWS_HERE
@@ -93,11 +93,11 @@ def attack_stored(
     return AttackedRuns(guesses, measures, None if measures is None else summarise_table(measures))
 
 
-def find_stored_attack(kind: str) -> StoredAttack:
-    if kind not in STORED_ATTACKS:
-        known = ", ".join(STORED_ATTACKS)
-        raise ConfigError(f"stored runs of kind {kind} cannot be attacked again; those of {known} can")
-    return cast(StoredAttack, import_module(f"veilcast.lab.runs.{STORED_ATTACKS[kind]}"))
+def find_stored_attack(kind: str, engine: str) -> StoredAttack:
+    if engine not in STORED_ATTACKS.get(kind, {}):
+        known = ", ".join(f"{each} by {' and '.join(engines)}" for each, engines in STORED_ATTACKS.items())
+        raise ConfigError(f"stored runs of kind {kind} by {engine} cannot be attacked again; those of {known} can")
+    return cast(StoredAttack, import_module(f"veilcast.lab.runs.{STORED_ATTACKS[kind][engine]}"))
 
 
 def _observed_tables(spark: SparkSession | None, root: Path, manifest: SweepManifest, cell: int) -> dict[str, AnyTable]:
@@ -167,7 +167,9 @@ def compare_guesses(root: Path, name: str, guesses: pa.Table) -> tuple[int, int]
 ROWS_HERE: Final = 2_000_000
 """Kept rows of a cell up to which this process attacks them itself."""
 _NOT_OBSERVED: Final = ("truth", "guesses")
-STORED_ATTACKS: Final[Mapping[str, str]] = {
-    "mesh.epochs": "mesh.attack_suite",
+STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
+    "mesh.epochs": {"kernel": "mesh.attack_suite", "machines": "mesh.attack_suite"},
+    "mesh.wires": {"machines": "mesh.wires_machines"},
+    "relay.attacks": {"kernel": "relay.attacks_model"},
 }
-"""Kind of run -> module below `veilcast.lab.runs` that attacks its tables and measures the guesses."""
+"""Kind of run -> engine -> module below `veilcast.lab.runs` that attacks its tables and measures the guesses."""

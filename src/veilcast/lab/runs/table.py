@@ -100,7 +100,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
 """Kind of run -> engine -> function."""
 KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "mesh.flows": {"kernel": ("truth", "topology", "cells")},
-    "mesh.wires": {"machines": ("truth", "cells", "topology", "presence", "published", "facts")},
+    "mesh.wires": {"machines": ("truth", "guesses", "cells", "topology", "presence", "published", "facts")},
     "foil.guesses": {"kernel": ("streams", "facts", "stream_knowledge", "stream_guesses", "stream_truth")},
     "relay.attacks": {
         "kernel": (

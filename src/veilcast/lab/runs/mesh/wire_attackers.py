@@ -112,15 +112,9 @@ def train_cadence(captures: list[tuple[WireCapture, CaptureRoles]]) -> TrainedCa
     return {role: fitted(role) for role in ROLES}
 
 
-def measure_attackers(capture: WireCapture, truth: CaptureRoles, trained: TrainedCadence | None) -> list[Measure]:
-    """How well each attacker recognises either role. The metrics of publishers have the role in their names."""
-    found = []
-    for (attack, role), scores in score_roles(capture, trained).items():
-        asked, positive = truth.candidates(role)
-        guess, known = scores[asked], positive[asked]
-        of = "" if role == "subscriber" else f"_{role}"
-        found.append(Measure(attack, f"auc{of}", 0, auc(guess, known)))
-        found.append(Measure(attack, f"tpr_1{of}", 0, true_positives_at(guess, known, 0.01)))
+def measure_attackers(capture: WireCapture, truth: CaptureRoles, guesses: pa.Table) -> list[Measure]:
+    """How well each attacker recognises either role, the share of each role, and facts about the capture."""
+    found = measure_capture_guesses(guesses, truth)
     for role in ROLES:
         asked, positive = truth.candidates(role)
         of = "" if role == "subscriber" else f"_{role}"
@@ -129,9 +123,21 @@ def measure_attackers(capture: WireCapture, truth: CaptureRoles, trained: Traine
     return [*found, Measure("", "cells", 0, len(capture.size)), Measure("", "sizes", 0, sizes)]
 
 
-def score_roles(capture: WireCapture, trained: TrainedCadence | None) -> dict[tuple[str, str], Scores]:
+def measure_capture_guesses(guesses: pa.Table, truth: CaptureRoles) -> list[Measure]:
+    """How well each attacker recognises either role. The metrics of publishers have the role in their names."""
+    found = []
+    for (attack, role), scores in score_roles(guesses).items():
+        asked, positive = truth.candidates(role)
+        guess, known = scores[asked], positive[asked]
+        of = "" if role == "subscriber" else f"_{role}"
+        found.append(Measure(attack, f"auc{of}", 0, auc(guess, known)))
+        found.append(Measure(attack, f"tpr_1{of}", 0, true_positives_at(guess, known, 0.01)))
+    return found
+
+
+def score_roles(guesses: pa.Table) -> dict[tuple[str, str], Scores]:
     """The scores of each attack for each role, in the order of nodes."""
-    guesses = capture_job.guess_from_captures(capture.tables, trained=trained).sort_by("node")
+    guesses = guesses.sort_by("node")
     found: dict[tuple[str, str], list[float]] = {}
     columns = (guesses[name].to_pylist() for name in ("attack", "role", "score"))
     for attack, role, score in zip(*columns, strict=True):

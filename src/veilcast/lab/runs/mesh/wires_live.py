@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.observer import cadence
+from veilcast.lab.attack.observer.capture_job import guess_from_captures
 from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.measure.permutation_test import PhaseSamples, judge_classifier
@@ -41,8 +42,9 @@ def run(params: MeshWires, seed: int, data: Path | None = None) -> list[Measure]
 
 def measure_day(people: LoopbackPopulation, seen: TrafficDay, seed: int) -> list[Measure]:
     """Everything that an observer of this day learns."""
+    capture, truth = _make_capture(people, seen, seed)
     found = [
-        *measure_attackers(*_make_capture(people, seen, seed), None),
+        *measure_attackers(capture, truth, guess_from_captures(capture.tables)),
         Measure("", "delivered", 0, seen.delivered),
     ]
     samples, kinds = sample_bursts(seen)

@@ -9,18 +9,23 @@ Classifiers are trained on captures of their own, whose seeds no run has.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from veilcast.lab.attack.observer.capture_job import guess_from_captures
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.plan import SEEDS_MAX
-from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import captured_network
 from veilcast.lab.runs.mesh.wire_attackers import (
@@ -28,6 +33,7 @@ from veilcast.lab.runs.mesh.wire_attackers import (
     TrainedCadence,
     WireCapture,
     measure_attackers,
+    measure_capture_guesses,
     train_cadence,
 )
 from veilcast.machine import Address, Delivered, Event, Machine, Publication
@@ -46,8 +52,29 @@ def run(params: MeshWires, seed: int, data: Path | None = None, recorder: TableR
     capture, truth, delivered = take_capture(params, seed)
     capture.record(recorder)
     truth.record(recorder, capture)
-    found = measure_attackers(capture, truth, _train(params))
-    return [*found, Measure("", "delivered", 0, delivered)]
+    guesses = attack_tables(capture.tables, params, (), data)
+    record_tables(recorder, {"guesses": guesses})
+    return [*measure_attackers(capture, truth, guesses), Measure("", "delivered", 0, delivered)]
+
+
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: MeshWires, names: Collection[str], _: Path | None
+) -> AnyTable:
+    """The guesses of these attackers, or of all."""
+    return guess_from_captures(observed, names or None, trained=_train(params))
+
+
+def measure_guesses(
+    guesses: pa.Table, truth: pa.Table, _: MeshWires, names: Collection[str], seed: int
+) -> list[Measure]:
+    """The measures of these guesses."""
+    nodes = pc.unique(guesses["node"]).sort()
+
+    def having(role: str) -> NDArray[np.bool_]:
+        those = truth.filter(pc.equal(truth["role"], role))["node"].combine_chunks()
+        return np.asarray(pc.is_in(nodes, those).to_numpy(zero_copy_only=False), np.bool_)
+
+    return measure_capture_guesses(guesses, CaptureRoles(having("publisher"), having("subscriber")))
 
 
 def take_capture(params: MeshWires, seed: int) -> tuple[WireCapture, CaptureRoles, float]:

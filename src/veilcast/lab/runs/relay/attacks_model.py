@@ -17,15 +17,17 @@ The model writes tables (`relay_tables`). The attackers of the registry guess fr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.server.server_job import guess_from_server
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.data import load_overlay
 from veilcast.lab.experiment.params import Measure, file_path
 from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
@@ -64,18 +66,33 @@ def run(
         wires=recorder.wants("cells") or bool(observers & {"wires", "server and wires"}),
         whole=whole,
     )
-    names = [attack for observer in params.observers for attack in _ATTACKS[observer]]
-    guesses = guess_from_server(observed, names, [int(step) for step in params.steps])
-    found = [
-        Measure(attack, metric, float(epochs), value)
-        for attack, metric, epochs, value in measure_relay_guesses(guesses, observed["truth"], EPOCH_US)
-    ]
+    guesses = attack_tables(observed, params, (), data)
+    found = measure_guesses(guesses, observed["truth"], params, (), seed)
     for step in params.steps:
         if "server" in params.observers:
             found.append(Measure("order", "recovered", step, _order(service, int(step), seed)))
         found.append(Measure("", "window", step, _crowd(shown, int(step))))
     record_tables(recorder, observed | {"guesses": guesses})
     return found
+
+
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: RelayAttacks, names: Collection[str], _: Path | None
+) -> AnyTable:
+    """The guesses of these attackers, or of those that the parameters name."""
+    asked = names or [attack for observer in params.observers for attack in _ATTACKS[observer]]
+    return guess_from_server(observed, asked, [int(step) for step in params.steps])
+
+
+def measure_guesses(
+    guesses: pa.Table, truth: pa.Table, _: RelayAttacks, names: Collection[str], seed: int
+) -> list[Measure]:
+    """The measures of these attacks, or of all."""
+    return [
+        Measure(attack, metric, float(epochs), value)
+        for attack, metric, epochs, value in measure_relay_guesses(guesses, truth, EPOCH_US)
+        if not names or attack in names
+    ]
 
 
 def _crowd(shown: RelayObservations, step: int) -> float:
