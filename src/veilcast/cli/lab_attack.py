@@ -14,18 +14,15 @@ from veilcast.errors import ConfigError
 
 def attack(arguments: argparse.Namespace, context: Context) -> Report:
     with lab_extra():
-        import pyarrow as pa
-
-        from veilcast.lab import tables
         from veilcast.lab.experiment.manifest import read_manifest
         from veilcast.lab.experiment.store import manifest_path
-        from veilcast.lab.runs.stored_attack import attack_stored, compare_guesses
+        from veilcast.lab.runs.stored_attack import AttackedRuns, attack_stored, compare_guesses, write_guesses
         from veilcast.lab.spark import LOCAL, SparkLater, SparkOptions
     names = arguments.names or _kept_experiments(arguments.dir)
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     found: list[dict[str, Any]] = []
-    every: list[pa.Table] = []
+    every: list[AttackedRuns] = []
     with SparkLater(arguments.master or LOCAL, options, say) as later:
         for name in names:
             on_spark = arguments.master is not None or options != SparkOptions()
@@ -37,12 +34,12 @@ def attack(arguments: argparse.Namespace, context: Context) -> Report:
             found.append({"experiment": name, "guesses": len(attacked.guesses)} | _compared(compared))
             if attacked.scores is not None:
                 found[-1]["scores"] = attacked.scores.to_pylist()
-            every.append(attacked.guesses)
+            every.append(attacked)
             if not arguments.json:
                 for line in _lines(found[-1]):
                     context.say(line)
     if arguments.out is not None:
-        tables.write(arguments.out, pa.concat_tables(every))
+        write_guesses(arguments.out, every)
     return Report({"experiments": found}, [f"guesses are in {arguments.out}"] if arguments.out else [])
 
 

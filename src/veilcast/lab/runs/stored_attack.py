@@ -11,7 +11,7 @@ The truth is read here and by the measures. Attackers are handed the other table
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -162,6 +162,11 @@ def compare_guesses(root: Path, name: str, guesses: pa.Table) -> tuple[int, int]
         found=guesses.select(columns),
     )
     return len(asked), len(missing)
+
+
+def write_guesses(path: Path, attacked: Sequence[AttackedRuns]) -> None:
+    """Put all guesses into one Parquet file."""
+    tables.write(path, pa.concat_tables(each.guesses for each in attacked))
 
 
 ROWS_HERE: Final = 2_000_000
