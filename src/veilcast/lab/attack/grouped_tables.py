@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from veilcast.lab import tables
-from veilcast.lab.attack.table_engine import AnyTable, engine_of
+from veilcast.lab.attack.table_engine import AnyTable, TablesByKind, engine_of
 from veilcast.lab.tables import GuessRow
 
 
@@ -44,12 +44,17 @@ class RunTable(NamedTuple):
     """SQL expression over the table, by column of the common table."""
 
 
-def union_tables(tables: Iterable[RunTable]) -> AnyTable:
-    """One table of all tables, of all runs."""
+def union_tables(tables: Iterable[RunTable]) -> AnyTable | TablesByKind:
+    """One frame of all tables, of all runs. Arrow tables stay apart: nothing has to be moved to bring them together."""
+    given = list(tables)
+    if isinstance(given[0].table, pa.Table):
+        found: dict[str, list[pa.Table]] = {}
+        for each in given:
+            found.setdefault(each.kind, []).append(_take_columns(each))
+        return TablesByKind({kind: pa.concat_tables(parts) for kind, parts in found.items()})
     parts, inputs = [], {}
-    for number, (kind, table, columns) in enumerate(tables):
-        rest = [f"{columns.get(name, absent)} AS {name}" for name, absent in _COLUMNS.items()]
-        parts.append(f"SELECT run, '{kind}' AS kind, {', '.join(rest)} FROM {{table{number}}}")  # noqa: S608
+    for number, (kind, table, columns) in enumerate(given):
+        parts.append(f"SELECT run, '{kind}' AS kind, {_select(columns)} FROM {{table{number}}}")  # noqa: S608
         inputs[f"table{number}"] = table
     return engine_of(inputs["table0"]).query(" UNION ALL ".join(parts), **inputs)
 
@@ -57,19 +62,51 @@ def union_tables(tables: Iterable[RunTable]) -> AnyTable:
 class GroupedRun:
     """All tables of one run, inside a task."""
 
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
-        self._names = distinct_values([rows[name] for name in ("u", "v", "w")])
-        self.run: str = rows["run"][0].as_py()
+    def __init__(self, rows: pa.Table | TablesByKind) -> None:
+        self._parts = rows.parts if isinstance(rows, TablesByKind) else _split_by_kind(rows)
+        parts = [part for part in self._parts.values() if len(part)]
+        self._names = distinct_values([part[name] for part in parts for name in ("u", "v", "w")])
+        self.run: str = parts[0]["run"][0].as_py()
         self.names: list[str] = self._names.to_pylist()
 
     def table(self, kind: str, word: str | None = None) -> pa.Table:
         """All rows of a kind; only those with this `word`, if one is given."""
-        found = self._rows.filter(pc.equal(self._rows["kind"], kind))
+        found = self._parts.get(kind, _EMPTY)
         return found if word is None else found.filter(pc.equal(found["word"], word))
 
     def node_numbers(self, column: pa.ChunkedArray) -> NDArray[np.int32]:
         return np.asarray(pc.index_in(column, self._names).to_numpy(), np.int32)
+
+
+def _select(columns: dict[str, str]) -> str:
+    rest = (f"{columns.get(name, f'cast({absent} as {kind})')} AS {name}" for name, (kind, absent) in _COLUMNS.items())
+    return ", ".join(rest)
+
+
+def _take_columns(given: RunTable) -> pa.Table:
+    """The common columns of a table. Columns that are there already are not copied."""
+    table: pa.Table = given.table
+    columns = given.columns
+    computed = {name: text for name, text in columns.items() if text not in table.column_names}
+    if computed:
+        query = ", ".join(f"{text} AS {name}" for name, text in computed.items())
+        extra = engine_of(table).query(f"SELECT {query} FROM {{table}}", table=table)  # noqa: S608
+    found = {"run": table["run"]}
+    for field in _EMPTY.schema.remove(0):
+        if field.name in computed:
+            found[field.name] = extra[field.name].cast(field.type)
+        elif field.name in columns:
+            found[field.name] = table[columns[field.name]].cast(field.type)
+        else:
+            absent = None if _COLUMNS[field.name][1] == "null" else 0
+            found[field.name] = pa.repeat(pa.scalar(absent, field.type), len(table))
+    return pa.table(found, schema=_EMPTY.schema)
+
+
+def _split_by_kind(rows: pa.Table) -> dict[str, pa.Table]:
+    encoded = rows["kind"].combine_chunks().dictionary_encode()
+    kinds, plain = encoded.dictionary.to_pylist(), rows.drop_columns(["kind"])
+    return {kind: plain.filter(pc.equal(encoded.indices, number)) for number, kind in enumerate(kinds)}
 
 
 def distinct_values(columns: Iterable[pa.ChunkedArray]) -> pa.Array:
@@ -79,10 +116,14 @@ def distinct_values(columns: Iterable[pa.ChunkedArray]) -> pa.Array:
 
 
 _COLUMNS: Final = {
-    **dict.fromkeys(("at", "number"), "cast(0 as bigint)"),
-    "share": "cast(0 as double)",
-    **dict.fromkeys(("u", "v", "w", "word"), "cast(null as string)"),
-    "value": "cast(null as binary)",
+    **dict.fromkeys(("at", "number"), ("bigint", "0")),
+    "share": ("double", "0"),
+    **dict.fromkeys(("u", "v", "w", "word"), ("string", "null")),
+    "value": ("binary", "null"),
 }
-"""Columns of the common table, with the value for tables that do not use them. `u`, `v` and `w` are nodes, `word` is
-any other text."""
+"""Columns of the common table, with their type and the value for tables that do not use them. `u`, `v` and `w` are
+nodes, `word` is any other text."""
+_ARROW: Final = {"bigint": pa.int64(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary()}
+_EMPTY: Final = pa.schema(
+    [("run", pa.string()), *((name, _ARROW[kind]) for name, (kind, _) in _COLUMNS.items())]
+).empty_table()

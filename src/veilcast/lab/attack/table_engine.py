@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
 import msgspec
@@ -32,6 +32,15 @@ if TYPE_CHECKING:
 
 AnyTable: TypeAlias = "DataFrame | pa.Table"
 """A Spark frame or an Arrow table: the caller's choice of the engine."""
+
+
+class TablesByKind(NamedTuple):
+    """Several Arrow tables of the same runs, kept apart: what one frame with a column `kind` is on Spark."""
+
+    parts: dict[str, pa.Table]
+    """Tables with a column `run`, by kind."""
+
+
 GroupFunction: TypeAlias = Callable[[pa.Table], pa.Table]
 PairFunction: TypeAlias = Callable[[pa.Table, pa.Table], pa.Table]
 Table = TypeVar("Table")
@@ -55,7 +64,7 @@ class TableEngine(Protocol[Table]):
 
 def engine_of(table: Any) -> TableEngine[Any]:
     """The engine for tables of this kind."""
-    return ArrowEngine() if isinstance(table, pa.Table) else SparkEngine(table.sparkSession)
+    return ArrowEngine() if isinstance(table, pa.Table | TablesByKind) else SparkEngine(table.sparkSession)
 
 
 def concat_rows(parts: Sequence[AnyTable]) -> AnyTable:
@@ -112,10 +121,11 @@ class ArrowEngine:
                 database.unregister(view)
 
     def apply_by(
-        self, table: pa.Table, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
+        self, table: pa.Table | TablesByKind, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
     ) -> pa.Table:
         schema = tables.arrow_schema(row)
-        parts = [function(group).select(schema.names).cast(schema) for group in _groups(table, keys)]
+        groups = _groups(table, keys) if isinstance(table, pa.Table) else _groups_by_kind(table, keys)
+        parts = [function(group).select(schema.names).cast(schema) for group in groups]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def apply_by_pair(
@@ -144,6 +154,15 @@ def _groups(table: pa.Table, keys: Sequence[str]) -> Iterable[pa.Table]:
     for end in sorted({end for ends in changes for end in ends}):
         yield ordered.slice(first, end - first)
         first = end
+
+
+def _groups_by_kind(tables: TablesByKind, keys: Sequence[str]) -> Iterable[TablesByKind]:
+    found: dict[tuple[object, ...], dict[str, pa.Table]] = {}
+    for kind, table in tables.parts.items():
+        for group in _groups(table, keys):
+            found.setdefault(_key_of(group, keys), {})[kind] = group
+    for key in sorted(found):
+        yield TablesByKind(found[key])
 
 
 def _key_of(group: pa.Table, keys: Sequence[str]) -> tuple[object, ...]:
