@@ -27,7 +27,13 @@ import rbcl
 from veilcast.crypto.group import Ciphertext, Multiply, Point, Scalar, multiply_each
 from veilcast.node.multiply_pool import MultiplyPool
 from veilcast.relay import subject_tags
-from veilcast.relay.enrolment import ServerKeys, answer_enrolment, begin_enrolment, check_transformation, combine_shares
+from veilcast.relay.transformation_key import (
+    ServerKeys,
+    answer_enrolment,
+    begin_enrolment,
+    check_transformation,
+    combine_shares,
+)
 
 T = TypeVar("T")
 

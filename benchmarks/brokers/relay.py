@@ -43,9 +43,9 @@ from veilcast.node.record_store import KeepRecord, RecordStore
 from veilcast.node.relay import decode_server_line
 from veilcast.relay.client import RelayClient
 from veilcast.relay.config import RelayClientConfig
-from veilcast.relay.enrolment import ServerPublic
 from veilcast.relay.roster import EnrolledClient, LeasePseudonym
 from veilcast.relay.server import LeaseRecord
+from veilcast.relay.transformation_key import ServerPublicKey
 from veilcast.wire.geometry import LEASE_NAME
 
 
@@ -80,7 +80,7 @@ def relay(directory: Path, kind: RelayKind, stage: Stage) -> Iterator[Broker]:
         yield Broker({"server": first, "proxy": second}, join, [])
 
 
-def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublic, proxy: Address, number: int) -> Joined:
+def _join(keyrings: list[Keyring], profile: Profile, public: ServerPublicKey, proxy: Address, number: int) -> Joined:
     keyring = keyrings[number]
     config = RelayClientConfig(
         profile,

@@ -24,8 +24,8 @@ from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, distinct_values
 from veilcast.lab.attack.insider import coalition_job, coalition_tables
 from veilcast.lab.attack.insider.observations import CoalitionObservations
-from veilcast.lab.attack.observations import CaptureObservations
 from veilcast.lab.attack.observer import capture_job
+from veilcast.lab.attack.observer.observations import CaptureObservations
 from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
 from veilcast.lab.attack.registry import CADENCE, WAVES, attackers_on
 from veilcast.lab.attack.server.server_job import guess_from_server

@@ -23,7 +23,7 @@ from measurement import peak_memory, process_tree
 from support.array_observer import observe_cells
 from veilcast.errors import LocalError, StorageError
 from veilcast.lab.attack.insider import advert_origin
-from veilcast.lab.attack.observations import CaptureObservations
+from veilcast.lab.attack.observer.observations import CaptureObservations
 from veilcast.lab.attack.registry import attackers_on
 from veilcast.observe import CellRow
 

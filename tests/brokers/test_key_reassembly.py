@@ -14,7 +14,7 @@ from veilcast.brokers.keys.bulk_key import make_key_id
 from veilcast.brokers.keys.reassembly import KeyReassembly
 from veilcast.brokers.keys.redistribution import accept_publisher_share, deal_key
 from veilcast.brokers.keys.scheme import KeyAttempt, ReplicaId, ReplicaKeys
-from veilcast.brokers.routing.known_advertisements import KnownAdvertisement
+from veilcast.brokers.routing.subscriber_advertisements import KnownAdvertisement
 from veilcast.crypto.group import Scalar
 
 EACH = 12

@@ -10,7 +10,7 @@ from support.deployment_network import MS, OPERATOR, PACE, DeploymentNetwork, en
 from veilcast.brokers.keys.scheme import ReplicaId, Scheme
 from veilcast.brokers.operations.deployment import Deployment, RedeployTimes
 from veilcast.brokers.operations.detachment import Detachment, DetachRule, RemainingWork
-from veilcast.brokers.operations.state_transfer import PATIENCE_FACTOR, RoutingStateTransfer
+from veilcast.brokers.operations.state_catch_up import PATIENCE_FACTOR, RoutingStateCatchUp
 from veilcast.brokers.overlay import node_id, sign_overlay
 from veilcast.brokers.quota import AwaitedClaims
 from veilcast.crypto.secret import Secret
@@ -381,9 +381,9 @@ class TestReplicaIds:
 
 
 class TestStateTransfer:
-    def made(self) -> RoutingStateTransfer:
+    def made(self) -> RoutingStateCatchUp:
         nodes = {b"own": [key("x2"), key("x3")], b"W": [key(name) for name in W]}
-        return RoutingStateTransfer(nodes, b"own", copy_us=10, linger_us=200, now=0)
+        return RoutingStateCatchUp(nodes, b"own", copy_us=10, linger_us=200, now=0)
 
     def test_all_are_asked_and_silent_ones_again(self) -> None:
         made = self.made()
@@ -452,7 +452,7 @@ class TestStateTransfer:
         assert made.is_complete
 
     def test_a_single_replica_has_nobody_to_ask(self) -> None:
-        made = RoutingStateTransfer({b"own": []}, b"own", copy_us=10, linger_us=100, now=0)
+        made = RoutingStateCatchUp({b"own": []}, b"own", copy_us=10, linger_us=100, now=0)
         assert not made.handle(0, RemainingWork())
         assert made.is_complete
 

@@ -29,7 +29,7 @@ from veilcast.machine import Note, Publication
 from veilcast.net.control_protocol import Status
 from veilcast.node.config import parse_config
 from veilcast.node.relay import encode_server_line
-from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.topics import All, Label, Range
 
 TESTS = str(Path(__file__).parents[1])

@@ -14,7 +14,7 @@ from veilcast.mesh.address_book import AddressBook
 from veilcast.mesh.certified import FIRST_NEED_PERIODS, NEED_PERIODS, PeerAdoption
 from veilcast.mesh.config import FirstRelayConfig
 from veilcast.mesh.first_relay import FirstRelay
-from veilcast.mesh.link_slots import CertifiedLink, LinkSlots
+from veilcast.mesh.link_admission import CertifiedLink, NeighbourAdmission
 from veilcast.mesh.neighbour_record import RelayRecord
 from veilcast.mesh.neighbour_table import NeighbourTable
 from veilcast.mesh.sticky_choices import StickyChoices
@@ -25,7 +25,7 @@ class Bench:
     """A node's slots, book and adoption; `silent` names the peers that send no heartbeats."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.slots = LinkSlots(chosen_max=8, come_max=11, prefix_max=2, rng=Random(seed))
+        self.slots = NeighbourAdmission(chosen_max=8, come_max=11, prefix_max=2, rng=Random(seed))
         self.book = AddressBook(64, 4, address_prefix, Random(seed))
         self.adoption = PeerAdoption(self.slots, self.book, Random(seed))
         self.silent: dict[Address, None] = {}

@@ -17,7 +17,7 @@ from veilcast.mesh.certified import FAILED_MAX, ISOLATION_PERIODS, PATIENCE_PERI
 from veilcast.mesh.config import CertifiedConfig as Rules
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.credentials import ProofContext
-from veilcast.mesh.link_slots import CertifiedLink
+from veilcast.mesh.link_admission import CertifiedLink
 from veilcast.mesh.neighbour_links import NEIGHBOUR_RECORD
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.engine import START_US

@@ -11,7 +11,7 @@ from veilcast.errors import ConfigError
 from veilcast.node.config import parse_config
 from veilcast.node.relay import RelaySettings, encode_server_line, load_server, parse_proxy, parse_server
 from veilcast.relay.config import RateAllowance
-from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.transformation_key import ServerKeys
 
 PUBLIC = ServerKeys.draw(Random(1).randbytes).public()
 LINE = encode_server_line(PUBLIC)

@@ -19,7 +19,7 @@ from veilcast.node.relay import (
     write_mask,
     write_server_keys,
 )
-from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.transformation_key import ServerKeys
 
 SECRET = Secret(b"correct horse")
 CHEAP = PassphraseCost(1, 1)

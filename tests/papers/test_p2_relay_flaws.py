@@ -24,7 +24,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, MalformedError
 from veilcast.machine import Publication
 from veilcast.relay import body_encryption, subject_tags
-from veilcast.relay.enrolment import ServerKeys, answer_enrolment, begin_enrolment, combine_shares
+from veilcast.relay.transformation_key import ServerKeys, answer_enrolment, begin_enrolment, combine_shares
 
 PEOPLE = make_authority_members()
 PUBLISHER, READER = PEOPLE.alice.keys_at(NOW).topic(TOPIC), PEOPLE.bob.keys_at(NOW).topic(TOPIC)

@@ -16,7 +16,7 @@ from veilcast.crypto.seal import OVERHEAD, Sealer
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Entropy, Publication
 from veilcast.relay import body_encryption
-from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.wire.geometry import BODY_CLASSES, BODY_MAX
 
 PEOPLE = make_authority_members()

@@ -11,9 +11,9 @@ from veilcast.core.connector import DOUBLINGS_MAX
 from veilcast.crypto.group import Scalar
 from veilcast.machine import Address
 from veilcast.relay.config import RelayClientConfig
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.paper import PaperClientProfile
 from veilcast.relay.proxy_connection import ProxyConnection
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim.keyrings import make_keyring, make_topic_records
 from veilcast.wire.base import Message
 from veilcast.wire.relay import EnrolClient, ReplyCode, RequestReply, Resume

@@ -15,9 +15,9 @@ from veilcast.crypto.group import Scalar
 from veilcast.machine import Publication
 from veilcast.relay.body_encryption import wrap_for_server
 from veilcast.relay.config import RelayProxyConfig
-from veilcast.relay.enrolment import begin_enrolment, check_transformation
 from veilcast.relay.hardened import _SUBMIT
 from veilcast.relay.roster import ClientRoster
+from veilcast.relay.transformation_key import begin_enrolment, check_transformation
 from veilcast.topics import Label
 from veilcast.wire import encode
 from veilcast.wire.base import Message

@@ -16,7 +16,13 @@ from support.symbolic.group_knowledge import ONE, G, GroupView, Number, Secrets,
 from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.crypto.secret import Secret
 from veilcast.relay import body_encryption, subject_tags
-from veilcast.relay.enrolment import EnrolmentStart, ServerKeys, answer_enrolment, begin_enrolment, combine_shares
+from veilcast.relay.transformation_key import (
+    EnrolmentStart,
+    ServerKeys,
+    answer_enrolment,
+    begin_enrolment,
+    combine_shares,
+)
 
 K_R, Y, XS = secret("k_r"), secret("y"), secret("xs")
 K, B = (secret("k_1"), secret("k_2")), (secret("b_1"), secret("b_2"))

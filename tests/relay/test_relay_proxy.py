@@ -11,9 +11,9 @@ from veilcast.crypto.group import Scalar
 from veilcast.errors import LocalError, TamperedError
 from veilcast.machine import Address, Connect, Listen, Record, Settled
 from veilcast.relay.config import RateAllowance, RelayProxyConfig
-from veilcast.relay.enrolment import ServerKeys, begin_enrolment
 from veilcast.relay.hardened import HardenedServerProfile
 from veilcast.relay.proxy import RelayProxy
+from veilcast.relay.transformation_key import ServerKeys, begin_enrolment
 from veilcast.wire import decode, encode
 from veilcast.wire.base import Message
 from veilcast.wire.geometry import LEASE_NAME

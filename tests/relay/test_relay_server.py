@@ -14,11 +14,11 @@ from veilcast.errors import TamperedError
 from veilcast.machine import Address, Listen, Record, Settled
 from veilcast.relay.body_encryption import open_at_subscriber, wrap_for_server
 from veilcast.relay.config import RelayServerConfig
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.hardened import opening_proof
 from veilcast.relay.mailboxes import SUBSCRIBER_BYTES
 from veilcast.relay.server import RelayServer
 from veilcast.relay.subject_tags import bind_subject_key
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.wire import decode, encode
 from veilcast.wire.base import Message
 from veilcast.wire.relay import Blind, Lease, Receipt, RelayDelivery, Release, ReplyCode, RequestReply, Resume, Submit

@@ -11,9 +11,9 @@ from veilcast.core.outbox import PendingPublication
 from veilcast.core.publication import NumberedPublication
 from veilcast.machine import Publication, Record
 from veilcast.relay.config import RelayServerConfig
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.hardened import HardenedClientProfile
 from veilcast.relay.server import LeaseRecord, PublicationRecord, RelayServer
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim.engine import START_US
 from veilcast.topics import Label
 from veilcast.wire import decode, encode

@@ -15,9 +15,9 @@ from veilcast.core.publication import NumberedPublication
 from veilcast.core.size_classes import pad_groups
 from veilcast.crypto.group import Scalar, multiply_each
 from veilcast.machine import Publication
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.hardened import HardenedClientProfile, HardenedProxyProfile, HardenedServerProfile
 from veilcast.relay.profile import LeasePeriod
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim.engine import START_US
 from veilcast.sim.keyrings import make_keyring
 from veilcast.topics import All, Conjunction, Integers, Label, Range, Schema

@@ -13,7 +13,7 @@ from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.errors import MalformedError
 from veilcast.machine import Entropy
 from veilcast.relay import subject_tags
-from veilcast.relay.enrolment import ServerKeys, answer_enrolment, begin_enrolment, combine_shares
+from veilcast.relay.transformation_key import ServerKeys, answer_enrolment, begin_enrolment, combine_shares
 
 seeds = st.integers(0, 2**32)
 elements = st.lists(st.binary(max_size=40), min_size=1, max_size=4, unique=True)

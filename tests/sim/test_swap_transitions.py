@@ -5,9 +5,9 @@ from __future__ import annotations
 from veilcast.machine import Address
 from veilcast.mesh.swap import SwapState
 from veilcast.sim.rng import derive_rng
+from veilcast.sim.swap_model.memoised_transitions import MemoisedTransitions, SwapDelivery
 from veilcast.sim.swap_model.node import TOKEN, ModelNode, NodeState, UnverifiedName, make_tree, sort_names
 from veilcast.sim.swap_model.search import list_forgeries
-from veilcast.sim.swap_model.transitions import SwapDelivery, TransitionTable
 from veilcast.wire.mesh import SwapAnswer, SwapAsk, SwapCommit, SwapVote
 
 PARENTS = {"p": "p", "a": "p", "b": "a", "c": "b"}
@@ -15,8 +15,8 @@ GAME = b"game".ljust(16)
 A, B, C, P = (Address(name) for name in "abcp")
 
 
-def reactions() -> tuple[TransitionTable, dict[str, int]]:
-    tables = TransitionTable(PARENTS, [GAME], derive_rng(1))
+def reactions() -> tuple[MemoisedTransitions, dict[str, int]]:
+    tables = MemoisedTransitions(PARENTS, [GAME], derive_rng(1))
     return tables, {
         name: tables.number_state(place, held) for place, (name, held) in enumerate(make_tree(PARENTS).items())
     }

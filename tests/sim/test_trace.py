@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from veilcast.machine import Address, Connect, Disconnect, Event
-from veilcast.sim.trace import CHUNK, RunTrace
+from veilcast.sim.run_digest import CHUNK, RunDigest
 
 
 def test_records_do_not_run_together() -> None:
-    one, other = RunTrace(), RunTrace()
+    one, other = RunDigest(), RunDigest()
     one.add_note(1, 2, b"ab")
     one.add_note(1, 2, b"c")
     other.add_note(1, 2, b"a")
@@ -18,7 +18,7 @@ def test_records_do_not_run_together() -> None:
 
 
 def test_looking_at_the_digest_changes_nothing() -> None:
-    one, other = RunTrace(), RunTrace()
+    one, other = RunDigest(), RunDigest()
     for number in range(CHUNK):
         one.add_note(number, 0, b"x")
         other.add_note(number, 0, b"x")
@@ -28,7 +28,7 @@ def test_looking_at_the_digest_changes_nothing() -> None:
 
 
 def test_events_of_different_types_with_equal_fields_differ() -> None:
-    one, other = RunTrace(), RunTrace()
+    one, other = RunDigest(), RunDigest()
     one.add_event(1, 2, Connect(Address("a")))
     other.add_event(1, 2, Disconnect(Address("a")))
     assert one.digest() != other.digest()
@@ -39,7 +39,7 @@ class Odd(Event, frozen=True):
 
 
 def test_what_has_no_one_form_is_refused_and_sets_are_sorted() -> None:
-    one, other, odd = RunTrace(), RunTrace(), RunTrace()
+    one, other, odd = RunDigest(), RunDigest(), RunDigest()
     one.add_event(1, 2, Odd(frozenset(["a", "b", "c"])))
     other.add_event(1, 2, Odd(frozenset(["c", "b", "a"])))
     assert one.digest() == other.digest()
@@ -49,7 +49,7 @@ def test_what_has_no_one_form_is_refused_and_sets_are_sorted() -> None:
 
 
 def test_full_chunks_are_not_kept() -> None:
-    trace = RunTrace()
+    trace = RunDigest()
     for number in range(CHUNK):
         trace.add_note(number, 0, b"x")
         assert len(trace.records) < CHUNK

@@ -20,7 +20,7 @@ from veilcast.sim.scenario import Scenario, ScenarioConfig, ScenarioOutcome
 from veilcast.sim.tree import soak
 from veilcast.sim.tree.population import TreePopulation
 from veilcast.tree import subscriber
-from veilcast.tree.forwarder import Forwarder
+from veilcast.tree.hardened_forwarder import Forwarder
 from veilcast.tree.prober import ProbeOutcome as Ended
 from veilcast.tree.publisher import TreePublisher
 from veilcast.tree.repair import TreeRepair

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations
 from veilcast.lab.attack.observer.cadence import WINDOW_FEATURES, GapCounts, LinkWindows
+from veilcast.lab.attack.observer.observations import ActivityRounds, ByteVolumes, CaptureObservations
 from veilcast.lab.attack.observer.publication_waves import assign_publications, notification_size
 from veilcast.lab.models.graph import from_edges
 from veilcast.observe import CellRow

@@ -65,7 +65,7 @@ OWN_ATTACKER = '''
 
 import numpy as np
 
-from veilcast.lab.attack.observations import ObservedMesh, WireObservations
+from veilcast.lab.attack.observer.observations import ObservedMesh, WireObservations
 from veilcast.lab.attack.registry import SUBSCRIBER, Attacker
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from veilcast.brokers.config import BrokerConfig
+from veilcast.brokers.content.block_forwarder import BlockForwarder
 from veilcast.brokers.content.blocks import (
     ContentAssembly,
     ContentBlock,
@@ -27,7 +28,6 @@ from veilcast.brokers.content.blocks import (
     choose_carriers,
     encode_content,
 )
-from veilcast.brokers.content.forwarder import ContentForwarder
 from veilcast.brokers.evidence import FaultEvidence
 from veilcast.brokers.keys.bulk_key import make_key_id
 from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
@@ -142,7 +142,7 @@ class ChainReplica:
         forwarder = HardenedKeyForwarder if world.config.profile == "hardened" else PaperKeyForwarder
         inputs = ForwarderInputs(world.config, routes, world.replica_keys, key, entropy, self.evidence)
         self.key_forwarder: KeyForwarder = forwarder(inputs, now)
-        self.content_forwarder = ContentForwarder(world.config, routes, self.evidence)
+        self.content_forwarder = BlockForwarder(world.config, routes, self.evidence)
         if first_life:
             self.key_forwarder.end_quiet_period()
         self.refused: Counter[str] = Counter()

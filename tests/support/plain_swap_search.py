@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 from veilcast.errors import RemoteError
 from veilcast.machine import Address
 from veilcast.mesh.swap import SwapState
+from veilcast.sim.swap_model.memoised_transitions import SwapDelivery
 from veilcast.sim.swap_model.node import LEASE_US, TOKEN, ModelNode, NodeState, make_tree
 from veilcast.sim.swap_model.search import GAMES, TREE, SearchPlan
-from veilcast.sim.swap_model.transitions import SwapDelivery
 from veilcast.wire import encode
 
 Tables: TypeAlias = tuple[tuple[tuple[Address, ...], tuple[Address, ...]], ...]

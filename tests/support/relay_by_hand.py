@@ -14,9 +14,9 @@ from veilcast.crypto.group import Scalar
 from veilcast.machine import Address, Connect, Delivered, Publication, Record
 from veilcast.relay.client import RelayClient
 from veilcast.relay.config import RelayClientConfig, RelayProxyConfig, RelayServerConfig
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.proxy import RelayProxy
 from veilcast.relay.server import RelayServer
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim.engine import START_US
 from veilcast.sim.keyrings import make_keyring, make_topic_records
 from veilcast.topics import Label

@@ -11,9 +11,9 @@ from support.symbolic.model_relay import K_R, RelayModel
 from support.symbolic.symbolic_search import Found, agrees, hides, never
 from support.symbolic.symbolic_terms import number
 from veilcast.crypto.group import multiply_each
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.hardened import HardenedClientProfile, HardenedServerProfile, opening_proof
 from veilcast.relay.profile import LeasePeriod
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.wire.relay import Blind, Blinded, EnrolClient, Lease, RequestReply
 
 STANDS = agrees("commits", "runs")

@@ -11,7 +11,7 @@ from support.tree_instructions import BODY, GROUPS, N0, PROVER, UNTIL, ask, entr
 from support.tree_network import SECOND, TreeNetwork
 from veilcast.errors import ConfigError
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.forwarder import COPIES_LEAST
+from veilcast.tree.hardened_forwarder import COPIES_LEAST
 from veilcast.wire.tree import Offer, RefusalCode, RequestAck, RequestRefused
 
 NODES, ENTRIES = 3, 400

@@ -1,8 +1,8 @@
 """The broker: one replica of a virtual node. It routes claims and forwards keys and content (P4).
 
 The broker connects its parts: `broker_links` has the streams, `operations.deployment` says with which replicas and by
-which scheme to work, `routing.router` decides which claims to believe, `keys.forwarder_base` and `content.forwarder`
-forward keys and content. This file decides which peer may send which message:
+which scheme to work, `routing.router` decides which claims to believe, `keys.forwarder_base` and
+`content.block_forwarder` forward keys and content. This file decides which peer may send which message:
 
 - a client sends its own claims and publications;
 - replicas of neighbouring nodes send claims, keys and content;
@@ -20,7 +20,7 @@ from random import Random
 
 from veilcast.brokers.broker_links import BrokerLinks
 from veilcast.brokers.config import BrokerConfig
-from veilcast.brokers.content.forwarder import ContentForwarder
+from veilcast.brokers.content.block_forwarder import BlockForwarder
 from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.forwarder_base import ForwarderInputs, KeyForwarder
 from veilcast.brokers.keys.hardened_forwarder import HardenedKeyForwarder
@@ -100,7 +100,7 @@ class Broker:
         forwarder = HardenedKeyForwarder if config.profile == "hardened" else PaperKeyForwarder
         inputs = ForwarderInputs(config, routes, self._deployment.replica_keys, signing, entropy, self._evidence)
         self._key_forwarder: KeyForwarder = forwarder(inputs, now)
-        self._content_forwarder = ContentForwarder(config, routes, self._evidence)
+        self._content_forwarder = BlockForwarder(config, routes, self._evidence)
         self._awaited_claims = AwaitedClaims(config.claims_each)
         self._quiet_ended = False
         self._events: deque[Event] = deque([Listen("broker")])

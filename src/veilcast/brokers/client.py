@@ -26,8 +26,8 @@ from veilcast.brokers.keys.reassembly import KeyReassembly
 from veilcast.brokers.keys.scheme import ReplicaId, majority
 from veilcast.brokers.overlay import SignedOverlay
 from veilcast.brokers.routing.claim_semantics import predicate_codec
-from veilcast.brokers.routing.known_advertisements import KnownAdvertisements
 from veilcast.brokers.routing.renewal import WITHDRAWALS_RECORD, ClaimRenewal, ValidityPeriods
+from veilcast.brokers.routing.subscriber_advertisements import VerifiedAdvertisements
 from veilcast.core.inbox import Inbox, ReceiptStub
 from veilcast.core.member import OutboxMember, first_event
 from veilcast.core.member_topics import MemberTopics
@@ -94,7 +94,7 @@ class BrokerClient(OutboxMember):
         )
         self._outbox = Outbox(entropy, stored, config.records_max, WITHDRAWALS_RECORD)
         self._publisher = ContentPublisher(config, self._claims, self._codec, self._edge, self._outbox, rng, entropy)
-        self._advertisements = KnownAdvertisements(
+        self._advertisements = VerifiedAdvertisements(
             keyring, self._topics, hardened=self._hardened, most=config.advertised_max
         )
         self._reassembly = KeyReassembly(

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.cli.file_saver import FileSaver
 from veilcast.cli.identity import OpenedIdentity, check_role, open_identity_with_lock
 from veilcast.cli.key_erasure import KeyErasure
+from veilcast.cli.retrying_file_writer import RetryingFileWriter
 from veilcast.cli.tor_setup import NO_TOR, TorEndpoint, make_endpoint
 from veilcast.cli.transports import limits_for, make_tls_identity, mqtt_driver, onion_driver, tls_driver
 from veilcast.crypto.secret import Secret
@@ -116,7 +116,7 @@ def _join(watch: Watchdog | None, erase: Watchdog) -> Watchdog:
 
 
 def _save_files(config: NodeConfig, mode: Mode, member: NodeMember) -> Watchdog | None:
-    return None if mode.keep is None else FileSaver(mode.keep(config.settings, member)).watch
+    return None if mode.keep is None else RetryingFileWriter(mode.keep(config.settings, member)).watch
 
 
 def _make_transport(

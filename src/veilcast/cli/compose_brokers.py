@@ -22,8 +22,8 @@ from veilcast.authority.role import derive_broker_key
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.operations.key_repository import Repository
 from veilcast.brokers.overlay import BrokerOverlay, SignedOverlay
-from veilcast.cli.file_saver import LOOK_S, FileSaver
 from veilcast.cli.identity import open_identity
+from veilcast.cli.retrying_file_writer import LOOK_S, RetryingFileWriter
 from veilcast.cli.transports import limits_for, make_tls_identity, tls_driver
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, LocalError, RemoteError
@@ -91,7 +91,7 @@ class BrokerService:
     def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: MachineDriver) -> None:
         self._broker, self._config, self._driver = broker, config, driver
         kept = StoredOverlay(Path(config.overlay), config.operator_key, broker.signed)
-        self._keeping = FileSaver(lambda: kept.update(broker.signed))
+        self._keeping = RetryingFileWriter(lambda: kept.update(broker.signed))
         self._stop: Callable[[], object] = lambda: None
 
     async def run(self) -> None:

@@ -13,7 +13,7 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.files import check_place, open_keyring
 from veilcast.crypto.group import Scalar
 from veilcast.node.relay import encode_server_line, write_mask, write_server_keys
-from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.transformation_key import ServerKeys
 
 if TYPE_CHECKING:
     from veilcast.net.service import HostService, ServiceSetup

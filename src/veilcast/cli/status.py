@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from veilcast.cli.context import Context, Report
-from veilcast.cli.mode_texts import mode_texts
 from veilcast.cli.phrases import format_delay, format_time, pluralize
 from veilcast.cli.running_node import config_path
+from veilcast.cli.status_wording import mode_texts
 from veilcast.net.control_protocol import Status
 from veilcast.net.sync_client import connect_sync
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.input_checks import check_range
-from veilcast.cli.mode_texts import mode_texts
 from veilcast.cli.pub import number_or_text
 from veilcast.cli.running_node import config_path, warn_if_hindered
+from veilcast.cli.status_wording import mode_texts
 from veilcast.errors import ConfigError
 from veilcast.machine import Note
 from veilcast.net.sync_client import connect_sync

@@ -9,8 +9,8 @@ One topic, step by step:
 `node` is the machine. `overlay` keeps the tables consistent. `heartbeat` carries every message except notifications.
 `neighbour_table` knows which neighbours are present. A `neighbourhood` finds them: `scamp` lets any node join;
 `certified` admits certified members only (`credentials` prove membership, `address_book` chooses candidates,
-`link_slots` decides which links to keep). A `hiding_policy` hides the members of a mesh: `cover` is P0's probabilistic
-forwarding, and `shell_game` is P0's shell game, in which two nodes exchange positions by a `swap`.
+`link_admission` decides which links to keep). A `hiding_policy` hides the members of a mesh: `cover` is P0's
+probabilistic forwarding, and `shell_game` is P0's shell game, in which two nodes exchange positions by a `swap`.
 
 `config.Defences` closes what the papers leave open to misbehaving members, one switch for each defence: `anchors` (only
 authorised members start chains), `limits` (no neighbour takes more than its share), `replay` (a recorded message has no

@@ -1,7 +1,7 @@
 """The certified neighbourhood: links between members only, which a flood of strangers cannot take over.
 
 A node chooses `outbound` links itself, from its `address_book`, over many prefixes. Peers that come to it compete for
-the other slots (`link_slots`). Four messages open a link, each in a heartbeat like any other: `Knock`, `Answer`,
+the other slots (`link_admission`). Four messages open a link, each in a heartbeat like any other: `Knock`, `Answer`,
 `Show`, `Admit`. After the third the answerer knows that the knocker is a member, holds the key and receives at its
 address. After the fourth the knocker knows the same about the answerer (`credentials`). Before that a stranger costs
 one hash, and a rate limit counts the knocks of its prefix.
@@ -23,7 +23,7 @@ two cases only.
    its book, like any other choice.
 2. Need: for `NEED_PERIODS` heartbeats in a row the node heard some peer that came, and no own link. Meanwhile the node
    knocks at many addresses of its book. It draws a prefix among the older half of the peers that it hears: later peers
-   never take the slots of that half (`link_slots`), so an adversary that floods the node is not in it. Without this
+   never take the slots of that half (`link_admission`), so an adversary that floods the node is not in it. Without this
    case the node would wait for as long as its book or its contacts name dead addresses, although members are linked to
    it.
 
@@ -53,7 +53,7 @@ from veilcast.mesh.address_book import AddressBook
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.credentials import Credentials, LinkAttempt, LinkProofs, ProofContext
 from veilcast.mesh.first_relay import FirstRelay
-from veilcast.mesh.link_slots import CertifiedLink, LinkSlots
+from veilcast.mesh.link_admission import CertifiedLink, NeighbourAdmission
 from veilcast.mesh.neighbourhood import NeighbourhoodContext
 from veilcast.wire.base import Message
 from veilcast.wire.mesh import Admit, Answer, Knock, Replace, Show
@@ -90,7 +90,7 @@ class CertifiedNeighbourhood:
         self._waiting_anchors = kept[: self._rules.anchors]
         self._stored_anchors: list[Address] = []
         rules = config.certified
-        self.slots = LinkSlots(
+        self.slots = NeighbourAdmission(
             chosen_max=rules.outbound,
             come_max=config.neighbours_max - rules.outbound - rules.reunions - (relay is not None),
             prefix_max=rules.prefix_max,
@@ -426,7 +426,7 @@ class CertifiedNeighbourhood:
 class PeerAdoption:
     """`observe` is called once for each own heartbeat."""
 
-    def __init__(self, slots: LinkSlots, book: AddressBook, rng: Random) -> None:
+    def __init__(self, slots: NeighbourAdmission, book: AddressBook, rng: Random) -> None:
         self._slots, self._book, self._rng = slots, book, rng
         self._beats, self._has_relay = 0, False
         self._heard: list[Address] = []

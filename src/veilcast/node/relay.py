@@ -50,7 +50,7 @@ from veilcast.node.modes import MachineInputs, Mode, NodeMember
 from veilcast.node.multiply_pool import THREADS_MAX
 from veilcast.node.toml_file import ProcessConfig, check_address, read_own_table, settings_converter
 from veilcast.relay.config import RelayClientConfig, RelayProxyConfig, RelayServerConfig
-from veilcast.relay.enrolment import ServerKeys, ServerPublic
+from veilcast.relay.transformation_key import ServerKeys, ServerPublicKey
 
 if TYPE_CHECKING:
     from veilcast.relay.client import RelayClient
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 class RelaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proxies: tuple[Address, ...]
-    public: ServerPublic
+    public: ServerPublicKey
     client: RelayClientConfig
 
 
@@ -197,14 +197,14 @@ def read_mask(path: Path) -> Scalar:
         raise TamperedError(f"{path} holds no mask; make one with `veilcast relay proxy init`") from error
 
 
-def encode_server_line(public: ServerPublic) -> str:
+def encode_server_line(public: ServerPublicKey) -> str:
     return checked_line.encode_line(_PUBLIC, public.encode())
 
 
-def decode_server_line(key: str, text: str) -> ServerPublic:
+def decode_server_line(key: str, text: str) -> ServerPublicKey:
     """Decode the server line at this key of a file. Raises `ConfigError` if it is not such a line."""
     try:
-        return ServerPublic.decode(checked_line.decode_line(_PUBLIC, text))
+        return ServerPublicKey.decode(checked_line.decode_line(_PUBLIC, text))
     except (ValueError, MalformedError) as error:
         raise ConfigError(f"{key}: not the line that `veilcast relay server init` printed; copy it whole") from error
 

@@ -29,7 +29,7 @@ from veilcast.crypto.seal import KEY, Sealer, seal, unseal
 from veilcast.crypto.sealed_box import box, unbox
 from veilcast.crypto.secret import Secret
 from veilcast.machine import Entropy
-from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.transformation_key import ServerKeys
 
 # --- paper ------------------------------------------------------------------------------------------------------------
 

@@ -20,13 +20,13 @@ from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Delay, Disconnect, Entropy, Event, Frame, Note
 from veilcast.relay.config import RelayClientConfig
-from veilcast.relay.enrolment import ServerPublic
 from veilcast.relay.hardened import HardenedClientProfile
 from veilcast.relay.leases import SubscriptionLeases
 from veilcast.relay.pacer import make_pacer, unpack_frame
 from veilcast.relay.paper import PaperClientProfile
 from veilcast.relay.profile import ClientProfile
 from veilcast.relay.proxy_connection import ProxyConnection
+from veilcast.relay.transformation_key import ServerPublicKey
 from veilcast.topics import Conjunction, Schema
 from veilcast.wire import decode, encode
 from veilcast.wire.base import Message
@@ -45,7 +45,7 @@ class RelayClient(OutboxMember):
         self,
         config: RelayClientConfig,
         keyring: Keyring,
-        server: ServerPublic,
+        server: ServerPublicKey,
         proxies: Sequence[Address],
         rng: Random,
         entropy: Entropy,

@@ -27,10 +27,10 @@ from veilcast.crypto.seal import KEY, Sealer
 from veilcast.crypto.secret import Secret
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy
-from veilcast.relay import body_encryption, enrolment
-from veilcast.relay.enrolment import EnrolmentStart, ServerKeys, ServerPublic
+from veilcast.relay import body_encryption, transformation_key
 from veilcast.relay.profile import DeliveryTarget, LeasePeriod, OpenedLease, OpenedSubmission, SealedPublication
 from veilcast.relay.subject_tags import BlindingCache, move_many, tag_many, unveiling_key, veil_many
+from veilcast.relay.transformation_key import EnrolmentStart, ServerKeys, ServerPublicKey
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, SCALAR, TICKET
 from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subjects, Submit
@@ -40,7 +40,7 @@ class HardenedClientProfile:
     """Bounded: cached keys of `CACHED_EPOCHS_MAX` epochs, and cached openers of `CACHED_OPENERS_MAX` leases and
     topics."""
 
-    def __init__(self, keyring: Keyring, server: ServerPublic, entropy: Entropy, multiply: Multiply) -> None:
+    def __init__(self, keyring: Keyring, server: ServerPublicKey, entropy: Entropy, multiply: Multiply) -> None:
         self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
         self._client_key = derive(keyring.membership.link, b"vc/relay-client", server.encode())
         self._submission_key = derive_submission_key(keyring)
@@ -149,13 +149,13 @@ class HardenedClientProfile:
 class HardenedProxyProfile:
     one_pseudonym_per_client = False
 
-    def __init__(self, public: ServerPublic, mask: Scalar, multiply: Multiply) -> None:
+    def __init__(self, public: ServerPublicKey, mask: Scalar, multiply: Multiply) -> None:
         self._public, self._mask, self._multiply = public, mask, multiply
 
     def check_enrolment(self, transformation: Scalar, enrol: EnrolClient) -> None:
         if enrol.claim is None:
             raise MalformedError("an enrolment without a claim")
-        enrolment.check_transformation(transformation, Point(enrol.claim), self._public)
+        transformation_key.check_transformation(transformation, Point(enrol.claim), self._public)
 
     def move_subjects(self, subjects: Subjects, transformation: Scalar) -> Subjects:
         moved = move_many(_flat(subjects), transformation, self._mask, self._multiply)
@@ -179,7 +179,7 @@ class HardenedServerProfile:
         self._tickets = derive(keys.box, b"vc/relay-tickets")
 
     def answer_enrolment(self, sealed: bytes) -> bytes:
-        return enrolment.answer_enrolment(self._keys, sealed).reveal()
+        return transformation_key.answer_enrolment(self._keys, sealed).reveal()
 
     def compute_tags(self, subjects: Subjects, bond: Scalar | None) -> ElementGroups:
         if bond is not None:

@@ -24,11 +24,11 @@ from veilcast.crypto.group import Ciphertext, Point, Scalar
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError
 from veilcast.machine import Entropy, Publication
-from veilcast.relay import body_encryption, enrolment
-from veilcast.relay.enrolment import EnrolmentStart, ServerKeys
+from veilcast.relay import body_encryption, transformation_key
 from veilcast.relay.hardened import derive_submission_key, submission_id
 from veilcast.relay.profile import DeliveryTarget, LeasePeriod, OpenedLease, OpenedSubmission, SealedPublication
 from veilcast.relay.subject_tags import blind_element, move_element, tag_of
+from veilcast.relay.transformation_key import EnrolmentStart, ServerKeys
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import ADDRESSEES_MAX, BODY_MAX, LEASE_NAME, MOMENT_MAX, NOTE_ID, TICKET
 from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subjects, Submit
@@ -120,7 +120,7 @@ class PaperServerProfile:
         self._tickets = derive(keys.box, b"vc/relay-tickets")
 
     def answer_enrolment(self, sealed: bytes) -> bytes:
-        return enrolment.answer_enrolment(self._keys, sealed).reveal()
+        return transformation_key.answer_enrolment(self._keys, sealed).reveal()
 
     def compute_tags(self, subjects: Subjects, bond: Scalar | None) -> ElementGroups:
         return tuple(tuple(tag_of(Point(each)) for each in group) for group in subjects)

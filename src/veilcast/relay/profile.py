@@ -14,7 +14,7 @@ from veilcast.authority.keyring import TopicKeys
 from veilcast.core.match_elements import ElementGroups
 from veilcast.core.outbox import PendingPublication
 from veilcast.crypto.group import Scalar
-from veilcast.relay.enrolment import EnrolmentStart
+from veilcast.relay.transformation_key import EnrolmentStart
 from veilcast.topics import Conjunction
 from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subjects, Submit
 

@@ -20,13 +20,13 @@ from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event
 from veilcast.relay.config import RelayProxyConfig
-from veilcast.relay.enrolment import ServerPublic, combine_shares
 from veilcast.relay.hardened import HardenedProxyProfile
 from veilcast.relay.limits import ClientRateLimits
 from veilcast.relay.pacer import make_pacer, unpack_frame
 from veilcast.relay.paper import PaperProxyProfile
 from veilcast.relay.profile import ProxyProfile
 from veilcast.relay.roster import ClientRoster
+from veilcast.relay.transformation_key import ServerPublicKey, combine_shares
 from veilcast.wire import decode, encode
 from veilcast.wire.base import Message
 from veilcast.wire.relay import (
@@ -94,7 +94,7 @@ class RelayProxy(HostBase):
     def __init__(
         self,
         config: RelayProxyConfig,
-        public: ServerPublic,
+        public: ServerPublicKey,
         server: Address,
         mask: Scalar | None,
         rng: Random,

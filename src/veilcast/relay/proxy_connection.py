@@ -24,8 +24,8 @@ from veilcast.crypto.group import Scalar
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Address, Delay, Entropy, Event
 from veilcast.relay.config import RelayClientConfig
-from veilcast.relay.enrolment import EnrolmentStart, ServerPublic, begin_enrolment
 from veilcast.relay.profile import ClientProfile
+from veilcast.relay.transformation_key import EnrolmentStart, ServerPublicKey, begin_enrolment
 from veilcast.wire.base import Message
 from veilcast.wire.relay import Release, ReplyCode, RequestReply
 
@@ -61,7 +61,7 @@ class ProxyConnection:
         self,
         config: RelayClientConfig,
         profile: ClientProfile,
-        server: ServerPublic,
+        server: ServerPublicKey,
         proxy: Address,
         post: SendMessage,
         rng: Random,

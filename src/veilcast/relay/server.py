@@ -22,13 +22,13 @@ from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError, TamperedError
 from veilcast.machine import Address, Entropy, Frame
 from veilcast.relay.config import RelayServerConfig
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.hardened import HardenedServerProfile
 from veilcast.relay.limits import ProxyQuota
 from veilcast.relay.mailboxes import Mailboxes
 from veilcast.relay.matcher import ExactMatcher, FilterMatcher, IndexedLease, Matcher
 from veilcast.relay.paper import PaperServerProfile
 from veilcast.relay.profile import SealedPublication, ServerProfile
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.wire import decode
 from veilcast.wire.base import Message
 from veilcast.wire.relay import Blind, Blinded, Lease, Receipt, Release, ReplyCode, RequestReply, Resume, Submit

@@ -39,7 +39,7 @@ from typing import Final
 from veilcast.crypto.derive import digest
 from veilcast.crypto.group import Ciphertext, Multiply, Point, Scalar, encrypt, multiply_each
 from veilcast.machine import Entropy
-from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.wire.geometry import TAG
 
 # --- paper ------------------------------------------------------------------------------------------------------------

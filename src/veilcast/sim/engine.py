@@ -31,7 +31,7 @@ from veilcast.sim.host import SimulatedHost
 from veilcast.sim.links import CALM, DirectedLink, LinkDelays, Weather
 from veilcast.sim.recorder import RunRecorder
 from veilcast.sim.rng import check_seed
-from veilcast.sim.trace import CHUNK, LINK, LOST, SENT, RunTrace
+from veilcast.sim.run_digest import CHUNK, LINK, LOST, SENT, RunDigest
 
 QueueEntry: TypeAlias = tuple[int, int, SimulatedHost | None, DirectedLink | None, Any]
 """Time, sequence number, and the event; see `Engine._loop`. No two entries have the same first two fields."""
@@ -121,7 +121,7 @@ class Engine(ABC):
         # loop can send a frame without further checks.
         self._calm = links.jitter_us == (0,)
         self._plain = self._calm and recording is None
-        self._trace = RunTrace()
+        self._trace = RunDigest()
         self._recorder = recording
         self._change_checkers: list[Checker] = []
         self._frame_checkers: list[Checker] = []

@@ -22,13 +22,13 @@ import msgspec
 from veilcast.errors import ConfigError, LocalError
 from veilcast.faults import faults_of
 from veilcast.machine import Address, Connect, Delivered, Disconnect, Event, Record, Settled
-from veilcast.sim import trace as codes
+from veilcast.sim import run_digest as codes
 from veilcast.sim.checkers import Checker, ViolationError, overrides_hook
 from veilcast.sim.engine import START_US, Engine, take_turn
 from veilcast.sim.host import Birth, HostClock, MachineFactory, SimulatedHost
 from veilcast.sim.links import ALWAYS_CONNECTED, CONNECTED, DISCONNECTED, DirectedLink, LinkDelays, Weather
 from veilcast.sim.recorder import RowSink, RunRecorder
-from veilcast.sim.trace import LINK
+from veilcast.sim.run_digest import LINK
 from veilcast.sim.wrappers import iterate_layers
 
 

@@ -17,8 +17,8 @@ from veilcast.core.timers import TimerTable
 from veilcast.machine import Event
 from veilcast.topics import Conjunction, Schema
 from veilcast.tree.delivery_tags import DeliveryTags
-from veilcast.tree.forwarder import Forwarder
 from veilcast.tree.guards import GUARDS_RECORD, Guards
+from veilcast.tree.hardened_forwarder import Forwarder
 from veilcast.tree.installer import TreeInstaller
 from veilcast.tree.listing import Listing
 from veilcast.tree.membership_proof import MembershipProver

@@ -15,11 +15,11 @@ from support.ring_traffic import BEAT_US, NODES, NOTE, RING, TREE, columns, reco
 from support.watched_meshes import expect_nothing
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.attack import observations as volumes_of
 from veilcast.lab.attack.classifiers import ClassifierPair, fit_binned, fit_linear
-from veilcast.lab.attack.observations import CaptureObservations
 from veilcast.lab.attack.observer import capture_job
+from veilcast.lab.attack.observer import observations as volumes_of
 from veilcast.lab.attack.observer.capture_job import guess_from_captures, observe_tables, part_name
+from veilcast.lab.attack.observer.observations import CaptureObservations
 from veilcast.lab.attack.observer.reduced_cells import RecordParts, ReducedCells
 from veilcast.lab.attack.registry import ACTIVITY, CADENCE, DEPARTURES, PUBLISHED, VOLUMES, WAVES, WINDOWS, attackers_on
 from veilcast.lab.attack.table_engine import AnyTable, ArrowEngine

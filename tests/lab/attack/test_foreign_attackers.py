@@ -44,7 +44,7 @@ attacks = ["leaf", "members"]
 """
 HEAD = (
     "import numpy as np\n"
-    "from veilcast.lab.attack.observations import WireObservations\n"
+    "from veilcast.lab.attack.observer.observations import WireObservations\n"
     "from veilcast.lab.attack.registry import Attacker\n"
 )
 

@@ -8,7 +8,7 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.insider.observations import CoalitionObservations
-from veilcast.lab.attack.observations import CaptureObservations, EpochObservations, WireObservations
+from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.registry import (
     ATTACKERS,
     PUBLISHER,

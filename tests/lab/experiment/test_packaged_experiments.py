@@ -20,7 +20,7 @@ from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure, RunParams
 from veilcast.lab.experiment.verdicts import Score, ScoreTable
 from veilcast.lab.runs.foil import true_streams
-from veilcast.lab.runs.mesh import attacker_training
+from veilcast.lab.runs.mesh import coalition_training
 from veilcast.lab.runs.table import ENGINES
 
 TRAINED = ["mesh-attacks", "mesh-hardened-aim", "mesh-kappa"]
@@ -110,7 +110,7 @@ def test_every_curve_has_its_points_and_every_published_number_its_verdict(name:
 
 @pytest.mark.parametrize("name", [pytest.param(TRAINED[0], marks=pytest.mark.heavy), *TRAINED[1:]])
 def test_so_have_those_whose_attackers_learn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attacker_training, "_NETWORKS", 2)
+    monkeypatch.setattr(coalition_training, "_NETWORKS", 2)
     assert lacking(definition.load_experiment(name)[1], one_for_each_series) == Lacking([], [])
 
 

@@ -14,7 +14,7 @@ from veilcast.errors import ConfigError
 from veilcast.lab.experiment.mesh_params import Inside, MeshEpochs, Outside, Source
 from veilcast.lab.experiment.plan import SEEDS_MAX
 from veilcast.lab.models.epochs import Population
-from veilcast.lab.runs.mesh import attacker_training
+from veilcast.lab.runs.mesh import coalition_training
 from veilcast.lab.runs.mesh.epoch_setup import settle_people
 from veilcast.lab.runs.mesh.epochs_model import run
 
@@ -27,7 +27,7 @@ HIDDEN = msgspec.structs.replace(SMALL, kappa=0.7)
 @pytest.fixture(autouse=True)
 def few_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
     """To learn from; enough to learn something."""
-    monkeypatch.setattr(attacker_training, "_NETWORKS", 6)
+    monkeypatch.setattr(coalition_training, "_NETWORKS", 6)
 
 
 @cache
@@ -55,7 +55,7 @@ def test_what_is_reached_by_a_step_does_not_depend_on_what_comes_after(params: M
 
 def test_a_run_does_not_depend_on_what_its_process_has_learned_before() -> None:
     before = run(SHOWN, 3)
-    attacker_training._train_classifiers.cache_clear()
+    coalition_training._train_classifiers.cache_clear()
     assert run(SHOWN, 3) == before
 
 
@@ -66,8 +66,8 @@ def test_classifiers_learn_from_worlds_that_no_run_has(monkeypatch: pytest.Monke
         seeds.append(seed)
         return settle_people(params, seed, data)
 
-    monkeypatch.setattr(attacker_training, "settle_people", noted)
-    attacker_training._train_classifiers.cache_clear()
+    monkeypatch.setattr(coalition_training, "settle_people", noted)
+    coalition_training._train_classifiers.cache_clear()
     run(msgspec.structs.replace(SMALL, attacks=("linear",), steps=(2,)), 5)
     assert seeds == [SEEDS_MAX + number for number in range(6)]
 
@@ -75,7 +75,7 @@ def test_classifiers_learn_from_worlds_that_no_run_has(monkeypatch: pytest.Monke
 def test_where_the_data_say_who_subscribes_they_are_not_learned_from() -> None:
     params = MeshEpochs(graph="deezer", topic="Metal", steps=(1,), attacks=("linear",), insiders=0.1)
     people = settle_people(SMALL, 1, None)
-    learned = attacker_training._training_params(params, people)
+    learned = coalition_training._training_params(params, people)
     assert learned.topic == ""
     assert learned.ratio == pytest.approx(0.1)
 

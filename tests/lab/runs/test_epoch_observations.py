@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.insider.coalition_job import guess_from_coalition
 from veilcast.lab.attack.insider.observations import CoalitionObservations
-from veilcast.lab.attack.observations import EpochObservations
 from veilcast.lab.attack.observer.epoch_job import guess_from_epochs
+from veilcast.lab.attack.observer.observations import EpochObservations
 from veilcast.lab.attack.registry import attackers_on
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.measure.ranking import auc

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.observations import EpochObservations
+from veilcast.lab.attack.observer.observations import EpochObservations
 from veilcast.lab.attack.registry import find_attacker
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.measure.ranking import auc

@@ -28,7 +28,7 @@ from veilcast.node.config import NodeConfig, parse_config
 from veilcast.node.modes import MODES, mode_of
 from veilcast.node.relay import ProxyFile, ServerFile, parse_proxy, parse_server
 from veilcast.node.tree import DirectoryFile, parse_directory
-from veilcast.relay.enrolment import ServerKeys
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim import scenario
 
 GROUP = Group()

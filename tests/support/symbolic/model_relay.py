@@ -1,9 +1,9 @@
 """The relay's enrolment and lease on terms, in the hardened profile.
 
     rule here                  in the code
-    user, begin                relay/enrolment.begin_enrolment, relay/hardened.HardenedClientProfile
-    proxy, finish and check    relay/enrolment.combine_shares, check_transformation; relay/proxy.RelayProxy
-    server, share              relay/enrolment.answer_enrolment
+    user, begin                relay/transformation_key.begin_enrolment, relay/hardened.HardenedClientProfile
+    proxy, finish and check    relay/transformation_key.combine_shares, check_transformation; relay/proxy.RelayProxy
+    server, share              relay/transformation_key.answer_enrolment
     names and delivery keys    relay/hardened.HardenedClientProfile
     server, lease and proof    relay/hardened.HardenedServerProfile.open_lease; relay/server.RelayServer._lease
     user, reply                relay/proxy_connection.ProxyConnection.handle_reply

@@ -28,7 +28,7 @@ from veilcast.brokers.evidence import FaultEvidence, FaultReason
 from veilcast.brokers.keys.reassembly import KeyName, KeyReassembly
 from veilcast.brokers.keys.scheme import ReplicaId
 from veilcast.brokers.quota import ReplicaQuota
-from veilcast.brokers.routing.known_advertisements import KnownAdvertisement, KnownAdvertisements
+from veilcast.brokers.routing.subscriber_advertisements import KnownAdvertisement, VerifiedAdvertisements
 from veilcast.core.bounded import remember
 from veilcast.core.connector import backoff
 from veilcast.core.outbox import PendingPublication
@@ -60,7 +60,7 @@ class ContentSubscriber:
     def __init__(
         self,
         config: BrokerClientConfig,
-        advertisements: KnownAdvertisements,
+        advertisements: VerifiedAdvertisements,
         reassembly: KeyReassembly,
         edge: EdgeLinks,
         client: SubscriberCallbacks,

@@ -27,7 +27,7 @@ from veilcast.brokers.keys.paper_split import TWO_STATEMENTS, SplitKeyCollector,
 from veilcast.brokers.keys.redistribution import DeliveredShare, RedistributedKeyCollector
 from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme
 from veilcast.brokers.quota import ItemName, ReplicaQuota
-from veilcast.brokers.routing.known_advertisements import KnownAdvertisement
+from veilcast.brokers.routing.subscriber_advertisements import KnownAdvertisement
 from veilcast.crypto.secret import Secret
 from veilcast.crypto.verifiable_sharing import Commitments
 from veilcast.errors import RemoteError, StaleError

@@ -1,7 +1,7 @@
 """Changes of an overlay at run time, and the key repository.
 
     deployment         replicas join and leave by the operator's orders
-    state_transfer     a new replica copies the claims that it lacks
+    state_catch_up     a new replica copies the claims that it lacks
     detachment         when a replica that the operator has removed may leave
     placement          how many replicas each node should have
     redeployment_plan  from the brokers' reports to the next orders

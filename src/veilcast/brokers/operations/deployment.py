@@ -5,7 +5,7 @@ client each have one `Deployment`. They ask it by which scheme to send to a node
 with which replicas to link.
 
 A node's scheme changes in two phases. From the order on, everyone accepts messages addressed by either scheme, new
-replicas copy the claims that they lack (`state_transfer`), and all report when they are ready. Then each sender
+replicas copy the claims that they lack (`state_catch_up`), and all report when they are ready. Then each sender
 switches to the new scheme, and tells the leaving replicas behind its last messages to them. They leave when their
 remaining work is done (`detachment`).
 
@@ -21,7 +21,7 @@ remaining work is done (`detachment`).
 
 3. Property: after a switch, the honest replicas of the new scheme can serve.
    Assumption: an honest replica that is up is ready within `prepare_us` of the order. It needs up to
-   `state_transfer.PATIENCE_FACTOR` times `copy_us` for its claims, and its quiet period runs at the same time: by
+   `state_catch_up.PATIENCE_FACTOR` times `copy_us` for its claims, and its quiet period runs at the same time: by
    default 20 s and 10 s, where `prepare_us` is 30 s. With a shorter `prepare_us`, replicas that are not ready count as
    faulty until they are.
    Reason: all honest ones are ready after `prepare_us`, and they are a majority.
@@ -55,7 +55,7 @@ import msgspec
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.keys.scheme import ReplicaId, ReplicaKeys, Scheme, max_faulty
 from veilcast.brokers.operations.detachment import Detachment, DetachRule, RemainingWork
-from veilcast.brokers.operations.state_transfer import RoutingStateTransfer
+from veilcast.brokers.operations.state_catch_up import RoutingStateCatchUp
 from veilcast.brokers.overlay import (
     BrokerOverlay,
     NodeEntry,
@@ -169,12 +169,10 @@ class Deployment:
         self._shown_to: set[PeerId] = set()
         self._departed: set[bytes] = set()
         self._detachment: Detachment | None = None
-        self._state_transfer: RoutingStateTransfer | None = None
+        self._catch_up: RoutingStateCatchUp | None = None
         if own_key is not None:
             to_ask = {node: self._keys(node_state.entry) for node, node_state in self._nodes.items()}
-            self._state_transfer = RoutingStateTransfer(
-                to_ask, home, copy_us=pace.copy_us, linger_us=pace.linger_us, now=now
-            )
+            self._catch_up = RoutingStateCatchUp(to_ask, home, copy_us=pace.copy_us, linger_us=pace.linger_us, now=now)
         self._closing_us: int | None = None
         self.has_left = False
         """True if a detached replica may close its streams."""
@@ -200,7 +198,7 @@ class Deployment:
     @property
     def has_routing_state(self) -> bool:
         """True if the routing state is complete. Before, a replica forwards nothing and announces no rolls."""
-        return self._state_transfer is None or self._state_transfer.is_complete
+        return self._catch_up is None or self._catch_up.is_complete
 
     @property
     def is_leaving(self) -> bool:
@@ -316,15 +314,15 @@ class Deployment:
 
     def record_state_answer(self, key: bytes) -> None:
         """A replica has sent all claims that it was asked for."""
-        if self._state_transfer is not None:
-            self._state_transfer.record_answer(key)
+        if self._catch_up is not None:
+            self._catch_up.record_answer(key)
 
     def handle(self, now: int, work: RemainingWork) -> None:
         if self.has_left:
             return
         self._quiet_until_us = work.quiet_us
-        if self._state_transfer is not None and not self._state_transfer.is_complete:
-            self.outbox += [(key, CopyRouting(self.version)) for key in self._state_transfer.handle(now, work)]
+        if self._catch_up is not None and not self._catch_up.is_complete:
+            self.outbox += [(key, CopyRouting(self.version)) for key in self._catch_up.handle(now, work)]
         self._report_ready(now)
         for node_state in self._nodes.values():
             self._switch(node_state, now)
@@ -343,9 +341,9 @@ class Deployment:
         if self.has_left:
             return None
         times = [self._closing_us]
-        if self._state_transfer is not None:
-            times.append(self._state_transfer.next_us())
-            if self._state_transfer.is_complete and not self._is_ready and not self.is_leaving:
+        if self._catch_up is not None:
+            times.append(self._catch_up.next_us())
+            if self._catch_up.is_complete and not self._is_ready and not self.is_leaving:
                 times.append(self._quiet_until_us)
         if self._detachment is not None and self._closing_us is None:
             times.append(self._detachment.next_us())

@@ -43,7 +43,7 @@ DetachRule: TypeAlias = Literal["corrected", "printed", "every"]
 class RemainingWork(msgspec.Struct, frozen=True):
     """The remaining work of a replica: `lagging` peers with unacknowledged messages, and `keys_held` in transfer;
     whether claims are missing that siblings have of clients, and whether too few replicas of a neighbour have reported
-    some claim (`state_transfer`). Until `quiet_us` the replica makes no statement on keys, because it may have
+    some claim (`state_catch_up`). Until `quiet_us` the replica makes no statement on keys, because it may have
     forgotten earlier ones."""
 
     lagging: Collection[bytes] = frozenset()

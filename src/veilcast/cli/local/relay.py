@@ -53,7 +53,7 @@ def write_hosts(directory: Path, addresses: tuple[str, ...], common: dict[str, A
     """Write the files of both hosts, whose keyrings exist already; returns the line that identifies the server."""
     from veilcast.crypto.group import Scalar
     from veilcast.node.relay import encode_server_line, write_mask, write_server_keys
-    from veilcast.relay.enrolment import ServerKeys
+    from veilcast.relay.transformation_key import ServerKeys
 
     server, proxy = (directory / name for name in HOSTS)
     keys = ServerKeys.draw(context.entropy)

@@ -35,7 +35,7 @@ import numpy as np
 from veilcast.errors import ConfigError, LocalError, StorageError
 from veilcast.lab.attack import registry
 from veilcast.lab.attack.insider.observations import CoalitionObservations
-from veilcast.lab.attack.observations import EpochObservations, WireObservations
+from veilcast.lab.attack.observer.observations import EpochObservations, WireObservations
 from veilcast.lab.attack.registry import PUBLISHER, SUBSCRIBER, Attacker
 from veilcast.lab.attack.stream.model import StreamObservations
 

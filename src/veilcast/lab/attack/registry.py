@@ -22,8 +22,8 @@ from veilcast.lab.attack.insider import lone_insider, tree_nodes
 from veilcast.lab.attack.insider.coalition_tables import ADVERTS, CHAINS, NOTES, ORIGINS, SIGHTS, STEMS
 from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.insider.tree_nodes import TreeObservations
-from veilcast.lab.attack.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.observer import attackers as observer
+from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.server import attackers as relay
 from veilcast.lab.attack.server.observations import (
     ANSWERS,

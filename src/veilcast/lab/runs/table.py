@@ -87,7 +87,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
     "foil.pairs": {"kernel": "foil.pairs"},
     "foil.pedigrees": {"kernel": "foil.pedigrees"},
     "foil.overhead": {"kernel": "foil.overhead"},
-    "foil.game": {"kernel": "foil.game"},
+    "foil.game": {"kernel": "foil.payoff_matrix"},
     "brokers.path": {"kernel": "brokers.costs:measure_path"},
     "brokers.shares": {"kernel": "brokers.costs:measure_shares"},
     "brokers.refresh": {"kernel": "brokers.costs:measure_refresh"},

@@ -25,7 +25,7 @@ from veilcast.machine import Address, Machine, Note, Publication
 from veilcast.mesh.certified import LOOKS_MAX
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.forwarding_load import ForwardingLoad
-from veilcast.mesh.link_slots import VISITS_MAX
+from veilcast.mesh.link_admission import VISITS_MAX
 from veilcast.mesh.node import MeshNode
 from veilcast.mesh.scamp import FAILED_MAX
 from veilcast.sim.checkers import (

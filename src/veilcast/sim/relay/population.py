@@ -19,9 +19,9 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.relay.client import RelayClient
 from veilcast.relay.config import RelayClientConfig, RelayProxyConfig, RelayServerConfig
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.proxy import RelayProxy
 from veilcast.relay.server import RelayServer
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim.checkers import Unasked
 from veilcast.sim.host import Birth, MachineFactory
 from veilcast.sim.population import SubscriberPopulation

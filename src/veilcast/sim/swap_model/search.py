@@ -44,8 +44,8 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.mesh.swap import SwapMessage
 from veilcast.sim.rng import derive_rng
+from veilcast.sim.swap_model.memoised_transitions import MemoisedTransitions, SwapDelivery, Transition
 from veilcast.sim.swap_model.node import TOKEN, UnverifiedName, make_tree
-from veilcast.sim.swap_model.transitions import SwapDelivery, Transition, TransitionTable
 from veilcast.wire.mesh import SwapAbort, SwapAnswer, SwapAsk, SwapCommit, SwapLock, SwapVote
 
 
@@ -165,7 +165,7 @@ class _SwapSearch:
         self._plan, self._progress = plan, progress
         self._names = [f"game {index + 1}".encode().ljust(16) for index in range(plan.games)]
         known = [*self._names, *([b"no game".ljust(16)] if plan.liar else [])]
-        self._tables = TransitionTable(TREE, known, derive_rng(0, "fingerprints"))
+        self._tables = MemoisedTransitions(TREE, known, derive_rng(0, "fingerprints"))
         self._forgeries = list_forgeries(plan.liar, TREE, known) if plan.liar else []
         self._forgeries_by_state: dict[int, list[tuple[SwapDelivery, Transition, int]]] = {}
         self._faults = FaultBudget(plan.losses, plan.copies, plan.crashes, plan.lies)

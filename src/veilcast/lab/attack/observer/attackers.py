@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from veilcast.lab.attack.observations import (
+from veilcast.lab.attack.observer import cadence, closure, disclosure, leaf_rule, mesh_source
+from veilcast.lab.attack.observer.observations import (
     CaptureObservations,
     EpochObservations,
     ObservedFlow,
@@ -21,7 +22,6 @@ from veilcast.lab.attack.observations import (
     Scores,
     WireObservations,
 )
-from veilcast.lab.attack.observer import cadence, closure, disclosure, leaf_rule, mesh_source
 
 
 def score_leaf(seen: WireObservations) -> Scores:

@@ -23,8 +23,8 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.classifiers import ClassifierPair
 from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
-from veilcast.lab.attack.observations import ActivityRounds, ByteVolumes, CaptureObservations
 from veilcast.lab.attack.observer.cadence import GapCounts, LinkWindows
+from veilcast.lab.attack.observer.observations import ActivityRounds, ByteVolumes, CaptureObservations
 from veilcast.lab.attack.observer.reduced_cells import WINDOW_SUMS, ReducedCells
 from veilcast.lab.attack.registry import (
     ACTIVITY,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
-from veilcast.lab.attack.observations import EpochObservations, EpochWires, Masks, Scores
+from veilcast.lab.attack.observer.observations import EpochObservations, EpochWires, Masks, Scores
 from veilcast.lab.attack.registry import ACTIVITY, FORMATION, Attacker, attackers_on, find_needs
 from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.models.graph import from_edges, restrict_graph

@@ -22,8 +22,8 @@ from scipy.special import expit, softmax
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.insider.coalition_job import guess_from_coalition
 from veilcast.lab.attack.insider.observations import Classifiers, CoalitionObservations
-from veilcast.lab.attack.observations import EpochObservations
 from veilcast.lab.attack.observer.epoch_job import guess_from_epochs
+from veilcast.lab.attack.observer.observations import EpochObservations
 from veilcast.lab.attack.registry import PUBLISHER, SUBSCRIBER, Attacker, find_attacker
 from veilcast.lab.attack.table_engine import AnyTable, concat_rows
 from veilcast.lab.experiment.mesh_params import MeshEpochs
@@ -36,7 +36,7 @@ from veilcast.lab.measure.attack_measures import (
     measure_subscriber_attack,
 )
 from veilcast.lab.models.rng import stream
-from veilcast.lab.runs.mesh.attacker_training import train_classifiers
+from veilcast.lab.runs.mesh.coalition_training import train_coalition_classifiers
 from veilcast.lab.runs.mesh.epoch_setup import settle_people
 from veilcast.lab.runs.mesh.epoch_tables import EpochTables, keep_tables
 from veilcast.lab.tables import GuessRow, arrow_schema
@@ -95,7 +95,7 @@ def attack_tables(
     """The guesses of these attackers on kept tables, or of those that the parameters name."""
     asked = msgspec.structs.replace(params, attacks=tuple(names)) if names else params
     attackers = choose_attackers(asked)
-    trained = train_classifiers(settle_people(asked, 0, data), asked, asked.attacks, data)
+    trained = train_coalition_classifiers(settle_people(asked, 0, data), asked, asked.attacks, data)
     return attack_run(observed, attackers, asked.steps, trained)
 
 

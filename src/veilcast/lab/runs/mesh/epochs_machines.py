@@ -33,7 +33,7 @@ from veilcast.lab.measure.delivery_cost import delivery_cost
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
 from veilcast.lab.models.rng import stream
 from veilcast.lab.runs.mesh.attack_suite import choose_attackers, score_tables
-from veilcast.lab.runs.mesh.attacker_training import train_classifiers
+from veilcast.lab.runs.mesh.coalition_training import train_coalition_classifiers
 from veilcast.lab.runs.mesh.epoch_setup import average_epochs, make_policy, settle_people
 from veilcast.lab.runs.mesh.epoch_tables import RUN, EpochTables
 from veilcast.lab.runs.mesh.insider_tap import InsiderTap
@@ -71,7 +71,7 @@ def run(
         attackers = choose_attackers(params)
         tables = EpochTables(params, people, make_policy(params), attackers, epoch_us=EPOCH_US)
         coalition.write_tables(tables)
-        trained = train_classifiers(people, params, params.attacks, data)
+        trained = train_coalition_classifiers(people, params, params.attacks, data)
         found += score_tables(tables, attackers, params, seed, trained, recorder)
     return found
 

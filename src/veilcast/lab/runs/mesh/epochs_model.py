@@ -21,7 +21,7 @@ from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
 from veilcast.lab.models.keyed_draws import derive_key
 from veilcast.lab.models.publication_delay import schedule_publications
 from veilcast.lab.runs.mesh.attack_suite import choose_attackers, score_tables
-from veilcast.lab.runs.mesh.attacker_training import train_classifiers
+from veilcast.lab.runs.mesh.coalition_training import train_coalition_classifiers
 from veilcast.lab.runs.mesh.epoch_setup import average_epochs, play_games, settle_people
 from veilcast.lab.runs.mesh.epoch_setup import make_policy as conduct_of
 from veilcast.lab.runs.mesh.epoch_tables import EpochTables
@@ -51,7 +51,7 @@ def run(
                 found.append(Measure("", "delay", epoch.number + 1, _delay(people, way, before)))
     if attackers or kept:
         tables.watch_links()
-        trained = train_classifiers(people, params, params.attacks, data)
+        trained = train_coalition_classifiers(people, params, params.attacks, data)
         found += score_tables(tables, attackers, params, seed, trained, recorder)
     return found
 

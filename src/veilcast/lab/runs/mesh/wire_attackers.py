@@ -19,8 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from veilcast.lab.attack.classifiers import ClassifierPair, fit_binned, fit_linear
-from veilcast.lab.attack.observations import CaptureObservations
 from veilcast.lab.attack.observer import capture_job
+from veilcast.lab.attack.observer.observations import CaptureObservations
 from veilcast.lab.attack.registry import WINDOWS, attackers_on
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.recorder import TableRecorder

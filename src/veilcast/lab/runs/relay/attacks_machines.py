@@ -38,12 +38,12 @@ from veilcast.lab.measure.relay_guesses import (
 )
 from veilcast.machine import Address, Event, Frame, Record
 from veilcast.observe import FactRow, ServerRow, TruthRow, WordRow
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.hardened import HardenedServerProfile
 from veilcast.relay.paper import PaperServerProfile
 from veilcast.relay.profile import ServerProfile
 from veilcast.relay.roster import EnrolledClient, LeasePseudonym
 from veilcast.relay.subject_tags import blind_element, move_element, tag_of
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim.checkers import Checker
 from veilcast.sim.relay.population import SERVER, RelayPopulation, server_keys
 from veilcast.sim.world import World

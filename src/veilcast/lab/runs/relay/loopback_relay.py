@@ -30,9 +30,9 @@ from veilcast.net.streams import TlsStreamDriver
 from veilcast.net.tls import StreamIdentity
 from veilcast.relay.client import RelayClient
 from veilcast.relay.config import RateAllowance, RelayClientConfig, RelayProxyConfig, RelayServerConfig
-from veilcast.relay.enrolment import ServerKeys
 from veilcast.relay.proxy import RelayProxy
 from veilcast.relay.server import RelayServer
+from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim.rng import SeededEntropy, derive_bytes, derive_rng
 from veilcast.topics import Label
 

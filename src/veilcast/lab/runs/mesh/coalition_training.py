@@ -39,7 +39,7 @@ class TrainedClassifiers:
     binned: BinnedClassifier
 
 
-def train_classifiers(
+def train_coalition_classifiers(
     people: Population, params: MeshEpochs, attacks: Collection[str], data: Path | None
 ) -> Classifiers:
     """Classifiers for each step of the run, if any of these attacks is trained."""
@@ -52,7 +52,7 @@ def train_classifiers(
     return trained
 
 
-def judged_nodes(people: Population) -> NDArray[np.bool_]:
+def training_mask(people: Population) -> NDArray[np.bool_]:
     """Mask of the nodes that classifiers learn from: all honest nodes except the publisher."""
     mask = ~people.insiders
     mask[people.publisher] = False
@@ -73,7 +73,7 @@ def _train_classifiers(params: MeshEpochs, data: Path | None) -> dict[int, Train
     labels: list[NDArray[np.bool_]] = []
     while len(labels) < _NETWORKS and sum(map(len, labels)) < _ROWS:
         people = settle_people(params, SEEDS_MAX + len(labels), data)
-        view, among = watch_epochs(people, make_policy(params), steps[-1]), judged_nodes(people)
+        view, among = watch_epochs(people, make_policy(params), steps[-1]), training_mask(people)
         acting = acting_share(people, params.kappa)
         for step in steps:
             seen = view.first_epochs(step)

@@ -41,7 +41,7 @@ class CertifiedLink(msgspec.Struct, frozen=True):
         return CertifiedLink(prefix, peer.leaf.subject, last, chosen)
 
 
-class LinkSlots:
+class NeighbourAdmission:
     """Bounded: `chosen_max` chosen links, `come_max` peers that came, `prefix_max` of one prefix among either."""
 
     def __init__(self, *, chosen_max: int, come_max: int, prefix_max: int, rng: Random) -> None:

@@ -13,10 +13,10 @@ from veilcast.crypto.sealed_box import box
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ForgedError, MalformedError
 from veilcast.machine import Entropy
-from veilcast.relay.enrolment import (
+from veilcast.relay.transformation_key import (
     SEALED_BLIND,
     ServerKeys,
-    ServerPublic,
+    ServerPublicKey,
     answer_enrolment,
     begin_enrolment,
     check_transformation,
@@ -40,7 +40,7 @@ def test_the_proxy_obtains_the_ratio_of_the_servers_key_to_the_users(seed: int) 
 def test_keys_survive_their_encoding(seed: int) -> None:
     keys = ServerKeys.draw(random.Random(seed).randbytes)
     assert ServerKeys.decode(keys.encode()) == keys
-    assert ServerPublic.decode(keys.public().encode()) == keys.public()
+    assert ServerPublicKey.decode(keys.public().encode()) == keys.public()
 
 
 def test_two_enrolments_of_one_user_share_nothing(entropy: Entropy) -> None:
@@ -85,15 +85,15 @@ def test_keys_with_zero_the_identity_or_a_wrong_length_are_refused(entropy: Entr
         with pytest.raises(MalformedError):
             ServerKeys.decode(Secret(secret[:start] + bytes(32) + secret[start + 32 :]))
         with pytest.raises(MalformedError):
-            ServerPublic.decode(public[:start] + bytes(32) + public[start + 32 :])
+            ServerPublicKey.decode(public[:start] + bytes(32) + public[start + 32 :])
     for data in (secret[:-1], secret + b"\0", b"\2" + secret[1:]):
         with pytest.raises(MalformedError):
             ServerKeys.decode(Secret(data))
     for data in (b"", public[:-1], public + b"\0", b"\2" + public[1:]):
         with pytest.raises(MalformedError):
-            ServerPublic.decode(data)
+            ServerPublicKey.decode(data)
     with pytest.raises(MalformedError):
-        ServerPublic(keys.public().route, keys.public().subject, b"short")
+        ServerPublicKey(keys.public().route, keys.public().subject, b"short")
 
 
 def test_no_secret_prints(entropy: Entropy) -> None:

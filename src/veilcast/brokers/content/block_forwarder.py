@@ -102,7 +102,7 @@ def _client_suppliers(scheme: Scheme, content: ContentState) -> list[ReplicaId]:
     return [ReplicaId(scheme, (start + step) % scheme.size + 1) for step in range(scheme.max_faulty + 1)]
 
 
-class ContentForwarder:
+class BlockForwarder:
     """The content of one broker. Bounded by `contents_max` and `contents_bytes`; one publisher has a quarter of
     both."""
 

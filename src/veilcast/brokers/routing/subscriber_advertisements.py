@@ -30,7 +30,7 @@ class KnownAdvertisement(NamedTuple):
     publisher: bytes
 
 
-class KnownAdvertisements:
+class VerifiedAdvertisements:
     """Bounded: `most` in total; in `hardened`, where each publisher has its own key, `ADVERTISEMENTS_PER_PUBLISHER` of
     each key."""
 

@@ -14,7 +14,7 @@ from typing import Final
 from veilcast.errors import StorageError
 
 
-class FileSaver:
+class RetryingFileWriter:
     def __init__(self, keep: Callable[[], None]) -> None:
         """`keep` writes the file if it is out of date, and raises `StorageError` if it cannot. It is cheap if nothing
         has changed."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from veilcast.net.control_protocol import Status
 
 
-class ModeTexts(NamedTuple):
+class StatusWording(NamedTuple):
     connections: Callable[[Status], tuple[str, str]]
     """Returns the label and the text of the line about peers."""
     ready: Callable[[int | None], str]
@@ -26,7 +26,7 @@ class ModeTexts(NamedTuple):
     """True if other members may act as subscribers."""
 
 
-def mode_texts(mode: str) -> ModeTexts:
+def mode_texts(mode: str) -> StatusWording:
     return _TEXTS.get(mode, OTHER)
 
 
@@ -62,11 +62,11 @@ def _taken_on(by: str) -> Callable[[int | None], str]:
     return lambda _: f"notes come from when {by} taken it on, mostly within seconds"
 
 
-OTHER: Final = ModeTexts(_group, lambda _: "notes come from when the network has taken it on")
+OTHER: Final = StatusWording(_group, lambda _: "notes come from when the network has taken it on")
 _TEXTS: Final = {
-    "mesh": ModeTexts(_group, _ready_in_mesh, has_covers=True),
-    "relay": ModeTexts(_proxies, _taken_on("the relay has"), hides_in_group=False),
-    "tree": ModeTexts(_listing, lambda _: "notes come from when its tree stands, mostly within a minute"),
-    "foil": ModeTexts(_broker, _taken_on("the broker has"), hides_in_group=False),
-    "brokers": ModeTexts(_brokers, _taken_on("the brokers have"), hides_in_group=False),
+    "mesh": StatusWording(_group, _ready_in_mesh, has_covers=True),
+    "relay": StatusWording(_proxies, _taken_on("the relay has"), hides_in_group=False),
+    "tree": StatusWording(_listing, lambda _: "notes come from when its tree stands, mostly within a minute"),
+    "foil": StatusWording(_broker, _taken_on("the broker has"), hides_in_group=False),
+    "brokers": StatusWording(_brokers, _taken_on("the brokers have"), hides_in_group=False),
 }

@@ -33,7 +33,7 @@ from veilcast.machine import Entropy
 
 
 @dataclass(frozen=True)
-class ServerPublic:
+class ServerPublicKey:
     """The public keys of a server: k_r G, its subject key y G, and its box key."""
 
     route: Point
@@ -76,8 +76,8 @@ class ServerKeys:
     def draw(cls, entropy: Entropy) -> Self:
         return cls(Scalar.draw(entropy), Scalar.draw(entropy), Secret(entropy(KEY_SIZE)))
 
-    def public(self) -> ServerPublic:
-        return ServerPublic(self.route, self.y.public(), self.pair.public)
+    def public(self) -> ServerPublicKey:
+        return ServerPublicKey(self.route, self.y.public(), self.pair.public)
 
     def encode(self) -> Secret:
         return Secret(_VERSION + self.k_r.reveal() + self.y.reveal() + self.box.reveal())
@@ -102,7 +102,7 @@ class EnrolmentStart:
     """b, sealed for the server."""
 
 
-def begin_enrolment(public: ServerPublic, entropy: Entropy) -> EnrolmentStart:
+def begin_enrolment(public: ServerPublicKey, entropy: Entropy) -> EnrolmentStart:
     """User: draw a key and a blind."""
     key, blind = Scalar.draw(entropy), Scalar.draw(entropy)
     return EnrolmentStart(
@@ -120,7 +120,7 @@ def combine_shares(ratio: Scalar, answered: Scalar) -> Scalar:
     return ratio * answered
 
 
-def check_transformation(transformation: Scalar, claim: Point, public: ServerPublic) -> None:
+def check_transformation(transformation: Scalar, claim: Point, public: ServerPublicKey) -> None:
     """Proxy, in `hardened`: raise unless t_u leads from the user's key to the key that the server uses for all
     users."""
     if claim * transformation != public.route:

@@ -20,7 +20,7 @@ import msgspec
 from veilcast.machine import Event
 
 
-class RunTrace:
+class RunDigest:
     """`records` is public for the engine's loop, which adds three items a frame and flushes at `CHUNK`."""
 
     __slots__ = ("_hash", "records")

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from veilcast.cli.file_saver import FileSaver
+from veilcast.cli.retrying_file_writer import RetryingFileWriter
 from veilcast.errors import StorageError
 
 
@@ -19,7 +19,7 @@ def test_a_full_disk_is_reported_once_and_tried_again_until_it_has_room(caplog: 
         if full:
             raise StorageError("cannot write overlay.signed: No space left on device")
 
-    keeping = FileSaver(keep)
+    keeping = RetryingFileWriter(keep)
     for _ in range(3):
         keeping.save()
     assert [record.levelname for record in caplog.records] == ["WARNING"]

@@ -36,7 +36,7 @@ from veilcast.brokers.operations.detachment import RemainingWork
 from veilcast.core.timers import earliest
 
 
-class RoutingStateTransfer:
+class RoutingStateCatchUp:
     """The transfer to one replica. `nodes` are those that it asks; its siblings are under the id of its own node,
     `own`."""
 

@@ -6,22 +6,22 @@ from inspect import signature
 from random import Random
 
 from veilcast.machine import Address
-from veilcast.mesh.link_slots import VISITS_MAX, CertifiedLink, LinkSlots
+from veilcast.mesh.link_admission import VISITS_MAX, CertifiedLink, NeighbourAdmission
 from veilcast.mesh.neighbourhood import NeighbourhoodContext
 from veilcast.sim.mesh.population import address_prefix
 
 COME_MAX = 8
 
 
-def make_slots(prefix_max: int = 2) -> LinkSlots:
-    return LinkSlots(chosen_max=4, come_max=COME_MAX, prefix_max=prefix_max, rng=Random(1))
+def make_slots(prefix_max: int = 2) -> NeighbourAdmission:
+    return NeighbourAdmission(chosen_max=4, come_max=COME_MAX, prefix_max=prefix_max, rng=Random(1))
 
 
 def link(name: str, *, chosen: bool = False) -> CertifiedLink:
     return CertifiedLink(address_prefix(Address(name)), name.encode(), 99, chosen)
 
 
-def come(slots: LinkSlots, name: str) -> bool:
+def come(slots: NeighbourAdmission, name: str) -> bool:
     return slots.admit(Address(name), link(name)) != name
 
 
@@ -99,5 +99,5 @@ def test_of_equal_rights_mostly_the_present_neighbour_stays() -> None:
 def test_the_traffic_of_a_link_does_not_influence_its_eviction() -> None:
     """An adversary that fills a node learns nothing about publications from evictions: the slots do not know the
     traffic."""
-    assert not {"carries", "carry"} & set(signature(LinkSlots.admit).parameters)
+    assert not {"carries", "carry"} & set(signature(NeighbourAdmission.admit).parameters)
     assert "carries" not in dir(NeighbourhoodContext)

@@ -58,7 +58,7 @@ class SwapDelivery(NamedTuple):
         return f"{type(self.message).__name__}({', '.join(words)}) from {self.source} to {self.target}"
 
 
-class TransitionTable:
+class MemoisedTransitions:
     """All numbered states and messages, which index the lists, and the transitions between them."""
 
     def __init__(self, names: Iterable[str], games: Iterable[bytes], rng: Random) -> None:
