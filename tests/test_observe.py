@@ -36,6 +36,7 @@ def test_every_table_has_the_columns_the_lab_expects() -> None:
         "formation": ("run", "epoch", "stage", "node"),
         "facts": ("run", "name", "value"),
         "popularity": ("run", "topic", "share"),
+        "pairs": ("run", "topic", "other", "share"),
         "published": ("run", "topic", "t_us"),
         "tokens": ("run", "epoch", "token", "topic"),
         "words": ("run", "topic", "tag"),

@@ -124,7 +124,7 @@ params = { graph = "smallworld" }
         "there is no field 'titel'",
         "did you mean 'title'?",
         "base: there is no field 'covr'; there are attacks, ",
-        "base.attacks[0]: there is no 'mine'; there are binned, ",
+        "base.attacks: there is no attacker 'mine'; there are binned, ",
         "base.nodes: 'many' is not a whole number",
         "axes: there is no field 'degre'; there are attacks, ",
         "engines[0]: there is no 'spark'; there are kernel, live, machines",
