@@ -174,7 +174,7 @@ def test_hard_buckets_leak_and_even_ones_do_not() -> None:
     assert of(**given)["odds", "identified"] == pytest.approx(0.5, abs=0.02)
 
 
-def test_slaves_betray_the_truth_unless_they_are_drawn_given_their_master() -> None:
+def test_dependents_betray_the_truth_unless_they_are_drawn_given_their_primary() -> None:
     given = {"kind": "pairs", "streams": 30}
     assert of(**given, dependents="regression")["residual", "identified"] == 1
     assert of(**given, dependents="alone")["density", "identified"] == pytest.approx(0.52, abs=0.03)

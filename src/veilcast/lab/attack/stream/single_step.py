@@ -84,9 +84,9 @@ def score_residual(candidates: Pairs, rho: float) -> Posterior:
 
 def score_density(candidates: Pairs, rho: float, slope: float, deviation: float) -> Posterior:
     """`slope` and `deviation` describe the fakes' dependent values."""
-    master, slave = candidates[..., 0], candidates[..., 1]
-    true = MoveLaw(math.sqrt(1 - rho**2)).log_density(slave - rho * master)
-    fake = MoveLaw(max(deviation, _LINE)).log_density(slave - slope * master)
+    primary, dependent = candidates[..., 0], candidates[..., 1]
+    true = MoveLaw(math.sqrt(1 - rho**2)).log_density(dependent - rho * primary)
+    fake = MoveLaw(max(deviation, _LINE)).log_density(dependent - slope * primary)
     odds: Numbers = true - fake
     weights = np.exp(odds - odds.max(axis=2, keepdims=True))
     return np.asarray(weights / weights.sum(axis=2, keepdims=True), np.float64)

@@ -28,7 +28,7 @@ from veilcast.lab.attack.registry import PUBLISHER, SUBSCRIBER, Attacker, find_a
 from veilcast.lab.attack.table_engine import AnyTable, concat_rows
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure
-from veilcast.lab.experiment.recorder import TableRecorder
+from veilcast.lab.experiment.recorder import TableRecorder, record_tables
 from veilcast.lab.measure import ranking
 from veilcast.lab.measure.attack_measures import (
     measure_probabilities,
@@ -38,7 +38,7 @@ from veilcast.lab.measure.attack_measures import (
 from veilcast.lab.models.rng import stream
 from veilcast.lab.runs.mesh.coalition_training import train_coalition_classifiers
 from veilcast.lab.runs.mesh.epoch_setup import settle_people
-from veilcast.lab.runs.mesh.epoch_tables import EpochTables, keep_tables
+from veilcast.lab.runs.mesh.epoch_tables import EpochTables
 from veilcast.lab.tables import GuessRow, arrow_schema
 
 Mask = NDArray[np.bool_]
@@ -70,7 +70,7 @@ def score_tables(
     """Attack the tables of a run and measure the guesses."""
     observed, truth = tables.observed(), tables.truth()
     guesses = attack_run(observed, attackers, params.steps, trained)
-    keep_tables(recorder, observed | {"truth": truth, "guesses": guesses})
+    record_tables(recorder, observed | {"truth": truth, "guesses": guesses})
     return list(measure_run(guesses, truth, params.attacks, seed))
 
 

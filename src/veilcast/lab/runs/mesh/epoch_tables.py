@@ -8,7 +8,7 @@ other topics have numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -203,13 +203,6 @@ class EpochTables:
 
     def _record(self, table: str, **columns: Any) -> None:
         self._recorder.record(table, **columns)
-
-
-def keep_tables(recorder: TableRecorder, found: Mapping[str, pa.Table]) -> None:
-    """Hand a run's tables to the recorder, which gives the run its name."""
-    for name, table in found.items():
-        if recorder.wants(name):
-            recorder.record(name, **{column: table[column] for column in table.column_names if column != "run"})
 
 
 def node_names(nodes: int) -> list[str]:
