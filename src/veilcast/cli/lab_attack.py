@@ -3,66 +3,80 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.lab import lab_extra
 from veilcast.errors import ConfigError
 
+if TYPE_CHECKING:
+    from veilcast.lab.attack.foreign import AttackerSource
+    from veilcast.lab.runs.stored_attack import AttackedRuns
+
 
 def attack(arguments: argparse.Namespace, context: Context) -> Report:
     with lab_extra():
-        from veilcast.lab.experiment.manifest import read_manifest
-        from veilcast.lab.experiment.store import manifest_path
-        from veilcast.lab.runs.stored_attack import AttackedRuns, attack_stored, compare_guesses, write_guesses
-        from veilcast.lab.spark import LOCAL, SparkLater, SparkOptions
-    names = arguments.names or _kept_experiments(arguments.dir)
+        from veilcast.lab.runs.stored_attack import attack_stored, choose_kept_experiments
+        from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
+    names = choose_kept_experiments(arguments.dir, arguments.names)
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
+    attackers, sources, controls = _choose_attackers(arguments.attacker, say)
     found: list[dict[str, Any]] = []
-    every: list[AttackedRuns] = []
-    with SparkLater(arguments.master or LOCAL, options, say) as later:
+    with SparkLater(arguments.master or LOCAL, options, say) as later, Progress(None, say=say) as progress:
+        if arguments.master is not None or options != SparkOptions():
+            progress.begin(f"starting Spark for {', '.join(names)}", 0, len(names))
+            progress.watch(later.get())
         for name in names:
-            on_spark = arguments.master is not None or options != SparkOptions()
             attacked = attack_stored(
-                arguments.dir, name, arguments.attacker, start_spark=later.get, on_spark=on_spark, progress=say
+                later, arguments.dir, name, attackers, out=arguments.out, sources=sources, progress=progress
             )
-            kept = read_manifest(manifest_path(arguments.dir, name)).keep
-            compared = compare_guesses(arguments.dir, name, attacked.guesses) if "guesses" in kept else None
-            found.append({"experiment": name, "guesses": len(attacked.guesses)} | _compared(compared))
-            if attacked.scores is not None:
-                found[-1]["scores"] = attacked.scores.to_pylist()
-            every.append(attacked)
+            found.append(_data(attacked))
             if not arguments.json:
-                for line in _lines(found[-1]):
-                    context.say(line)
-    if arguments.out is not None:
-        write_guesses(arguments.out, every)
-    return Report({"experiments": found}, [f"guesses are in {arguments.out}"] if arguments.out else [])
+                progress.say(context.say, _lines(attacked, found[-1]))
+    lines = [f"guesses, measures and scores are in {arguments.out}"] if arguments.out else []
+    return Report({"experiments": found, "controls": controls}, lines)
 
 
-def _kept_experiments(root: Path) -> list[str]:
-    """The experiments of which observation tables were kept."""
-    from veilcast.lab.experiment.manifest import read_manifest
+def _choose_attackers(
+    given: Sequence[str], say: Callable[[str], object]
+) -> tuple[list[str], tuple[AttackerSource, ...], list[dict[str, Any]]]:
+    """The names of the chosen attackers, the files that some of them stand in, and the controls of those."""
+    from veilcast.lab.attack import foreign
+    from veilcast.lab.runs.attacker_controls import run_controls
 
-    paths = sorted((root / "manifests").glob("*.json"))
-    names = [path.stem for path in paths if read_manifest(path).keep]
-    if not names:
-        raise ConfigError(f"{root} holds no kept tables; `veilcast lab run NAME --keep all --out DIR` keeps them")
-    return names
+    sources = tuple(foreign.read_attacker_file(Path(each)) for each in given if each.endswith(".py"))
+    own = [each for source in sources for each in foreign.load_attackers(source)]
+    foreign.install_attackers(sources)
+    controls = []
+    for attacker in own:
+        result = run_controls(attacker)
+        say(result.describe())
+        if not result.is_fair:
+            raise ConfigError(f"{result.describe()}: its shuffled scores must be a guess")
+        controls.append(result._asdict())
+    names = [each for each in given if not each.endswith(".py")]
+    return [*names, *(each.name for each in own)], sources, controls
 
 
-def _compared(found: tuple[int, int] | None) -> dict[str, int]:
-    return {} if found is None else {"compared": found[0], "different": found[1]}
+def _data(attacked: AttackedRuns) -> dict[str, Any]:
+    found: dict[str, Any] = {"experiment": attacked.experiment, "rows": attacked.rows, "guesses": attacked.guesses}
+    if attacked.compared is not None:
+        found |= {"compared": attacked.compared, "different": attacked.different}
+    found |= attacked.describe_skew()
+    if attacked.scores is not None:
+        found["scores"] = attacked.scores.to_pylist()
+    return found
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    lines = [f"{found['experiment']}: {found['guesses']:,} guesses"]
-    if "compared" in found:
-        same = found["compared"] - found["different"]
-        lines.append(f"  {same:,} of {found['compared']:,} kept guesses are the same, {found['different']:,} differ")
+def _lines(attacked: AttackedRuns, found: dict[str, Any]) -> list[str]:
+    lines = [f"{attacked.experiment}: {attacked.guesses:,} guesses from {attacked.rows:,} rows"]
+    lines.append(f"  {found['tasks']:,} tasks: median {found['median_s']:.1f} s, slowest {found['slowest_s']:.1f} s")
+    if attacked.compared is not None:
+        same = attacked.compared - attacked.different
+        lines.append(f"  {same:,} of {attacked.compared:,} kept guesses are the same, {attacked.different:,} differ")
     for row in found.get("scores", ()):
         if row["metric"] in _SHOWN:
             interval = f" [{row['low']:.3f}, {row['high']:.3f}]" if row["seeds"] > 1 else ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -28,6 +28,9 @@ from veilcast.errors import StorageError, TamperedError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+_ALL_ROWS: Final[Mapping[str, Collection[str]]] = {}
 
 
 class RunRow(observe.ObservationRow, frozen=True, gc=False):
@@ -240,11 +243,11 @@ def read(
     experiment: str,
     files: Sequence[Path] | None = None,
     *,
-    cells: Collection[str] | None = None,
+    where: Mapping[str, Collection[str]] = _ALL_ROWS,
 ) -> pa.Table:
-    """An experiment's part of a table: all files of it, or these files, in the order of their names; of these cells, or
-    of all."""
-    parts = [_read_file(path, row, experiment, cells) for path in _files(root, row, experiment, files)]
+    """An experiment's part of a table: all files of it, or these files, in the order of their names. `where` names the
+    values that columns must have."""
+    parts = [_read_file(path, row, experiment, where) for path in _files(root, row, experiment, files)]
     return pa.concat_tables(parts) if parts else arrow_schema(row).empty_table()
 
 
@@ -291,12 +294,14 @@ def _files(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequen
     return sorted(found)
 
 
-def _read_file(path: Path, row: type[msgspec.Struct], experiment: str, cells: Collection[str] | None) -> pa.Table:
+def _read_file(
+    path: Path, row: type[msgspec.Struct], experiment: str, where: Mapping[str, Collection[str]]
+) -> pa.Table:
     check(path, row)
     schema = arrow_schema(row)
     try:
-        chosen = None if cells is None else [("cell", "in", list(cells))]
-        table = pq.read_table(path, partitioning=None, filters=chosen)
+        chosen = [(column, "in", list(values)) for column, values in where.items()]
+        table = pq.read_table(path, partitioning=None, filters=chosen or None)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, row, error) from error
     for field in arrow_schema(row, stored=True):

@@ -12,7 +12,7 @@ import pytest
 from veilcast.errors import ConfigError, LocalError
 from veilcast.lab.experiment.mesh_params import MeshFlows
 from veilcast.lab.experiment.params import Measure, RunFunction
-from veilcast.lab.experiment.task import DURATION_COLUMN, KEPT_COLUMN, RunTask
+from veilcast.lab.experiment.task import DURATION_COLUMN, LISTED_COLUMN, RunTask
 
 CELLS = tuple((f"mu={mu}", msgspec.json.encode(MeshFlows(mu=mu, cover="one"))) for mu in (0.1, 0.2))
 
@@ -21,7 +21,7 @@ def rows(runner: RunFunction, *numbers: int, data: str | None = None) -> list[di
     task = RunTask(CELLS, (20, 21, 25), runner, data)
     batches = task(iter([pa.RecordBatch.from_pydict({"id": numbers})]))
     found = [row for batch in batches for row in batch.to_pylist()]
-    assert all(row.pop(DURATION_COLUMN) > 0 and row.pop(KEPT_COLUMN) == "" for row in found)
+    assert all(row.pop(DURATION_COLUMN) > 0 and row.pop(LISTED_COLUMN) == "" for row in found)
     return found
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from veilcast.cli.main import main
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.definition import load_experiment
-from veilcast.lab.experiment.kept_tables import read_kept
-from veilcast.lab.runs import stored_attack
-from veilcast.lab.runs.stored_attack import attack_stored, compare_guesses
+from veilcast.lab.experiment.kept_tables import KeptGroup, read_kept, read_lineage
+from veilcast.lab.runs import stored_attack, stored_attack_task
+from veilcast.lab.runs.stored_attack import attack_stored, read_guesses
+from veilcast.lab.runs.stored_attack_task import AttackTask, count_different, find_stored_attack
 from veilcast.lab.runs.table import ENGINES, choose_kept_tables
 from veilcast.lab.tables import MeasureRow, read
 
@@ -72,10 +73,6 @@ OTHERS = {
 }
 
 
-def refuse_spark() -> NoReturn:
-    raise AssertionError("this is small work")
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, sweep.SweepResult]:
     """A sweep with all its tables, in this process."""
@@ -97,10 +94,10 @@ def test_a_stored_run_gives_the_guesses_and_measures_of_the_sweep_to_the_last_di
     swept: tuple[Path, sweep.SweepResult],
 ) -> None:
     root, result = swept
-    attacked = attack_stored(root, "again", start_spark=refuse_spark)
+    attacked = attack_stored(None, root, "again")
     kept = read_kept(root, result.manifest, "guesses")
-    assert compare_guesses(root, "again", attacked.guesses) == (len(kept), 0)
-    assert len(attacked.guesses) == len(kept) > 1_000
+    assert (attacked.guesses, attacked.compared, attacked.different) == (len(kept), len(kept), 0)
+    assert len(kept) > 1_000
     assert attacked.measures is not None
     attacks = {"leaf", "closure", "disclosure", "group-testing", "linear", "predecessor", "first-spy"}
     before = values(read(root, MeasureRow, "again"), attacks)
@@ -118,8 +115,8 @@ def test_other_kinds_of_runs_can_be_attacked_again_too(
     engine = definition.engines[0]
     keep = choose_kept_tables(["all"], [definition.kind], engine)
     sweep.run_sweep(None, name, definition, tmp_path, engine=engine, runner=ENGINES[engine], seeds=1, keep=keep)
-    attacked = attack_stored(tmp_path, name, start_spark=refuse_spark)
-    assert compare_guesses(tmp_path, name, attacked.guesses) == (len(attacked.guesses), 0)
+    attacked = attack_stored(None, tmp_path, name)
+    assert (attacked.compared, attacked.different) == (attacked.guesses, 0)
     assert attacked.measures is not None
     found = values(attacked.measures, set(attacked.measures["attack"].to_pylist()))
     before = values(read(tmp_path, MeasureRow, name), {key[2] for key in found})
@@ -128,35 +125,87 @@ def test_other_kinds_of_runs_can_be_attacked_again_too(
 
 
 @pytest.mark.all_only
-def test_spark_gives_the_same_guesses_and_scores(spark: SparkSession, swept: tuple[Path, sweep.SweepResult]) -> None:
+def test_spark_gives_the_same_guesses_and_scores_in_the_same_bytes(
+    spark: SparkSession, swept: tuple[Path, sweep.SweepResult], tmp_path: Path
+) -> None:
     root, _ = swept
-    here = attack_stored(root, "again", start_spark=refuse_spark)
-    there = attack_stored(root, "again", start_spark=lambda: spark, on_spark=True)
-    assert compare_guesses(root, "again", there.guesses)[1] == 0
+    here = attack_stored(None, root, "again", out=tmp_path / "here")
+    there = attack_stored(spark, root, "again", out=tmp_path / "there")
+    assert there.different == 0
     assert there.scores is not None
-    assert here.scores is not None
     assert there.scores.equals(here.scores)
+    assert there.measures is not None
+    assert there.measures.equals(here.measures)
+    assert read_guesses(tmp_path / "there", "again").equals(read_guesses(tmp_path / "here", "again"))
+
+
+@pytest.mark.all_only
+def test_runs_too_large_for_a_task_give_the_same_guesses_by_the_aggregations_of_spark(
+    spark: SparkSession, swept: tuple[Path, sweep.SweepResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _ = swept
+    small = attack_stored(None, root, "again")
+    monkeypatch.setattr(stored_attack, "RUN_ROWS", 0)
+    large = attack_stored(spark, root, "again")
+    assert (large.compared, large.different) == (small.guesses, 0)
+    assert large.scores is not None
+    assert large.scores.equals(small.scores)
+    with pytest.raises(ConfigError, match="too large for one process"):
+        attack_stored(None, root, "again")
+
+
+def test_a_task_that_takes_a_file_in_parts_guesses_the_same(
+    swept: tuple[Path, sweep.SweepResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _ = swept
+    whole = attack_stored(None, root, "again")
+    taken = []
+    attack = stored_attack_task.AttackTask.attack
+
+    def count(task: AttackTask, group: KeptGroup, observed: Mapping[str, Any]) -> Any:
+        taken.append(len(observed["cells"]["run"].unique()))
+        return attack(task, group, observed)
+
+    monkeypatch.setattr(stored_attack_task.AttackTask, "attack", count)
+    monkeypatch.setattr(stored_attack_task, "_ROWS_AT_ONCE", 1)
+    parts = attack_stored(None, root, "again")
+    assert taken == [1] * 4
+    assert (parts.compared, parts.different) == (whole.guesses, 0)
+    assert parts.measures is not None
+    assert parts.measures.equals(whole.measures)
 
 
 def test_a_named_attacker_alone_is_asked_even_if_the_sweep_did_not_ask_it(
-    swept: tuple[Path, sweep.SweepResult],
+    swept: tuple[Path, sweep.SweepResult], tmp_path: Path
 ) -> None:
     root, _ = swept
-    attacked = attack_stored(root, "again", ["centrality"], start_spark=refuse_spark)
-    assert set(attacked.guesses["attack"].to_pylist()) >= {"centrality"}
-    assert "leaf" not in attacked.guesses["attack"].to_pylist()
+    attacked = attack_stored(None, root, "again", ["centrality"], out=tmp_path)
+    asked = set(read_guesses(tmp_path, "again")["attack"].to_pylist())
+    assert asked >= {"centrality"}
+    assert "leaf" not in asked
     assert attacked.measures is not None
     assert set(attacked.measures["attack"].to_pylist()) == {"centrality"}
-    assert compare_guesses(root, "again", attacked.guesses)[1] == 0
+    assert attacked.different == 0
 
 
 def test_a_changed_guess_is_counted(swept: tuple[Path, sweep.SweepResult]) -> None:
-    root, _ = swept
-    attacked = attack_stored(root, "again", ["leaf"], start_spark=refuse_spark).guesses
-    place = attacked.column_names.index("score")
-    scores = attacked["score"].to_numpy().copy()
+    root, result = swept
+    kept = read_kept(root, result.manifest, "guesses")
+    scores = kept["score"].to_numpy().copy()
     scores[7] += 1
-    assert compare_guesses(root, "again", attacked.set_column(place, "score", pa.array(scores)))[1] == 1
+    changed = kept.set_column(kept.column_names.index("score"), "score", pa.array(scores))
+    assert count_different(kept, changed) == (len(kept), 1)
+
+
+def test_written_guesses_say_where_they_come_from(swept: tuple[Path, sweep.SweepResult], tmp_path: Path) -> None:
+    root, result = swept
+    attacked = attack_stored(None, root, "again", ["leaf"], out=tmp_path)
+    for file in attacked.files:
+        lineage = read_lineage(tmp_path / file.path)
+        assert lineage["stored"] == str(root.resolve())
+        assert lineage["made_by"] == result.manifest.fingerprint
+        assert lineage["seeds"] == [0, 1]
+        assert "params" in lineage
 
 
 def test_attackers_are_never_handed_the_truth(
@@ -172,7 +221,7 @@ def test_attackers_are_never_handed_the_truth(
         return attack(observed, *rest)
 
     monkeypatch.setattr(attack_suite, "attack_tables", watch)
-    attack_stored(swept[0], "again", ["leaf"], start_spark=refuse_spark)
+    attack_stored(None, swept[0], "again", ["leaf"])
     assert "cells" in handed
     assert not handed & {"truth", "guesses"}
 
@@ -181,19 +230,45 @@ def test_the_command_tells_that_kept_guesses_are_the_same_and_writes_its_own(
     swept: tuple[Path, sweep.SweepResult], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root, _ = swept
-    out = tmp_path / "guesses.parquet"
+    out = tmp_path / "attacked"
     assert main(["lab", "attack", str(root), "--attacker", "leaf", "--out", str(out), "--json"]) == 0
     (told,) = msgspec.json.decode(capsys.readouterr().out)["experiments"]
-    assert (told["experiment"], told["different"]) == ("again", 0)
-    assert told["compared"] == told["guesses"] == pq.read_table(out).num_rows > 0
+    assert (told["experiment"], told["different"], told["tasks"]) == ("again", 0, 2)
+    assert told["compared"] == told["guesses"] == len(read_guesses(out, "again")) > 0
     assert any(row["metric"] == "auc" for row in told["scores"])
 
 
 def test_what_cannot_be_attacked_is_told_in_one_line(swept: tuple[Path, sweep.SweepResult], tmp_path: Path) -> None:
     root, _ = swept
     with pytest.raises(ConfigError, match=r"no attack .*nonsense"):
-        attack_stored(root, "again", ["nonsense"], start_spark=refuse_spark)
+        attack_stored(None, root, "again", ["nonsense"])
     with pytest.raises(StorageError):
-        attack_stored(tmp_path, "again", start_spark=refuse_spark)
+        attack_stored(None, tmp_path, "again")
     with pytest.raises(ConfigError, match=r"mesh\.clocks by kernel cannot be attacked again"):
-        stored_attack.find_stored_attack("mesh.clocks", "kernel")
+        find_stored_attack("mesh.clocks", "kernel")
+
+
+ATTACKER = """
+import numpy as np
+
+from veilcast.lab.attack.observer.observations import EpochObservations
+from veilcast.lab.attack.registry import SUBSCRIBER, Attacker
+
+
+def score_receivers(seen):
+    return seen.average(seen.each_flow(lambda _, flow: np.bincount(flow.dst, minlength=seen.nodes).astype(float)))
+
+
+ATTACKER = Attacker("receivers", SUBSCRIBER, EpochObservations, score_receivers, ("notes",))
+"""
+
+
+def test_an_attacker_of_a_file_attacks_stored_runs_and_its_controls_are_told(
+    swept: tuple[Path, sweep.SweepResult], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, _ = swept
+    (tmp_path / "mine.py").write_text(ATTACKER)
+    assert main(["lab", "attack", str(root), "--attacker", str(tmp_path / "mine.py"), "--json"]) == 0
+    told = msgspec.json.decode(capsys.readouterr().out)
+    assert [each["attacker"] for each in told["controls"]] == ["receivers"]
+    assert {row["attack"] for row in told["experiments"][0]["scores"]} == {"receivers"}

@@ -92,9 +92,13 @@ def add_lab(commands: Any) -> None:
     attack.add_argument("dir", type=Path, metavar="DIR", help="the directory of `lab run --out`")
     attack.add_argument("names", nargs="*", metavar="NAME", help="experiments in that directory (all that kept tables)")
     attack.add_argument(
-        "--attacker", action="append", default=[], metavar="ATTACK", help="an attacker by name; several times"
+        "--attacker",
+        action="append",
+        default=[],
+        metavar="ATTACK",
+        help="an attacker by its name, or a Python file with one of your own; several times (those of the experiment)",
     )
-    attack.add_argument("--out", type=Path, metavar="FILE", help="write the guesses to this Parquet file")
+    attack.add_argument("--out", type=Path, metavar="DIR", help="write guesses, measures and scores to this directory")
     add_spark_options(attack)
     runs(attack, Later("lab_attack", "attack"))
 

@@ -124,7 +124,7 @@ class ArrowEngine:
         self, table: pa.Table | TablesByKind, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
     ) -> pa.Table:
         schema = tables.arrow_schema(row)
-        groups = _groups(table, keys) if isinstance(table, pa.Table) else _groups_by_kind(table, keys)
+        groups = group_rows(table, keys) if isinstance(table, pa.Table) else _groups_by_kind(table, keys)
         parts = [function(group).select(schema.names).cast(schema) for group in groups]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
@@ -132,7 +132,7 @@ class ArrowEngine:
         self, left: pa.Table, right: pa.Table, keys: Sequence[str], function: PairFunction, row: type[msgspec.Struct]
     ) -> pa.Table:
         schema = tables.arrow_schema(row)
-        grouped = [{_key_of(group, keys): group for group in _groups(table, keys)} for table in (left, right)]
+        grouped = [{_key_of(group, keys): group for group in group_rows(table, keys)} for table in (left, right)]
         every = sorted(grouped[0].keys() | grouped[1].keys())
         empty = left.schema.empty_table(), right.schema.empty_table()
         parts = [function(*(grouped[side].get(key, empty[side]) for side in (0, 1))) for key in every]
@@ -142,7 +142,8 @@ class ArrowEngine:
         return table
 
 
-def _groups(table: pa.Table, keys: Sequence[str]) -> Iterable[pa.Table]:
+def group_rows(table: pa.Table, keys: Sequence[str]) -> Iterable[pa.Table]:
+    """The rows of an Arrow table in groups with equal keys."""
     if not len(table):
         return
     if all(pc.count_distinct(table[key]).as_py() == 1 for key in keys):
@@ -159,7 +160,7 @@ def _groups(table: pa.Table, keys: Sequence[str]) -> Iterable[pa.Table]:
 def _groups_by_kind(tables: TablesByKind, keys: Sequence[str]) -> Iterable[TablesByKind]:
     found: dict[tuple[object, ...], dict[str, pa.Table]] = {}
     for kind, table in tables.parts.items():
-        for group in _groups(table, keys):
+        for group in group_rows(table, keys):
             found.setdefault(_key_of(group, keys), {})[kind] = group
     for key in sorted(found):
         yield TablesByKind(found[key])

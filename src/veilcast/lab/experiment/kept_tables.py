@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +41,25 @@ class KeptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: int
     bytes: int
     sha256: str
+
+
+class KeptGroup(msgspec.Struct, frozen=True):
+    """The files of one portion and one cell: a file of each kept table, with the same whole runs in all of them."""
+
+    cell: int
+    """The number of the cell."""
+    seeds: tuple[int, ...]
+    files: dict[str, KeptFile]
+    """By table."""
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files.values())
+
+    @property
+    def rows_of_run(self) -> int:
+        """Mean number of rows of a run in all tables: runs of a cell are alike."""
+        return self.rows // len(self.seeds)
 
 
 class KeptOutput(msgspec.Struct, frozen=True):
@@ -142,21 +162,26 @@ def check_kept_files(root: Path, files: Sequence[KeptFile]) -> None:
             )
 
 
-def read_kept(root: Path, manifest: SweepManifest, table: str, cell: int | None = None) -> pa.Table:
-    """A kept table of an experiment, or of the cell with this number. For small ones; `kept_frame` is for all."""
-    return tables.read(root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table, cell))
+def list_groups(manifest: SweepManifest) -> list[KeptGroup]:
+    """All files of kept tables, by cell and portion."""
+    found: dict[tuple[int, int, int], dict[str, KeptFile]] = {}
+    for stored in manifest.stored:
+        for file in stored.kept:
+            first, last, cell = map(int, _NAME.findall(file.path)[0])
+            found.setdefault((cell, first, last), {})[file.table] = file
+    return [
+        KeptGroup(cell, tuple(range(first, last + 1)), files) for (cell, first, last), files in sorted(found.items())
+    ]
 
 
-def kept_frame(
-    spark: SparkSession, root: Path, manifest: SweepManifest, table: str, cell: int | None = None
-) -> DataFrame:
+def read_kept(root: Path, manifest: SweepManifest, table: str) -> pa.Table:
+    """A kept table of an experiment. For small ones; `kept_frame` is for all."""
+    return tables.read(root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table))
+
+
+def kept_frame(spark: SparkSession, root: Path, manifest: SweepManifest, table: str) -> DataFrame:
     """The same as a frame of Spark."""
-    return tables.frame(spark, root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table, cell))
-
-
-def count_kept_rows(manifest: SweepManifest, cell: int) -> int:
-    """Number of rows of all kept tables of a cell."""
-    return sum(file.rows for stored in manifest.stored for file in stored.kept if _is_of_cell(file, cell))
+    return tables.frame(spark, root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table))
 
 
 def read_lineage(path: Path) -> dict[str, Any]:
@@ -167,25 +192,21 @@ def read_lineage(path: Path) -> dict[str, Any]:
     return dict(_LINEAGE.decode(found, path))
 
 
-def _paths(root: Path, manifest: SweepManifest, table: str, cell: int | None) -> list[Path]:
+def _paths(root: Path, manifest: SweepManifest, table: str) -> list[Path]:
     if table not in manifest.keep:
         kept = f"it kept {', '.join(manifest.keep)}" if manifest.keep else "it kept no tables"
         raise StorageError(
             f"{root} has no {table} of {manifest.experiment}: {kept}; "
             f"`veilcast lab run {manifest.experiment} --keep {table}` in another --out makes them"
         )
-    files = [file for stored in manifest.stored for file in stored.kept if file.table == table]
-    return [root / file.path for file in files if cell is None or _is_of_cell(file, cell)]
-
-
-def _is_of_cell(file: KeptFile, cell: int) -> bool:
-    return f".cell-{cell}." in file.path
+    return [root / file.path for stored in manifest.stored for file in stored.kept if file.table == table]
 
 
 def _cannot_write(path: Path, error: OSError) -> StorageError:
     return StorageError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}")
 
 
+_NAME: Final = re.compile(r"seeds-(\d+)-(\d+)\.cell-(\d+)\.[0-9a-f]+\.parquet$")
 METADATA_KEY: Final = b"veilcast"
 """The key of a file's origin, as JSON, in its metadata."""
 _LINEAGE: Final = JsonDecoder(dict[str, Any], TamperedError, "says nothing readable of its runs")

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Collection
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -115,7 +115,7 @@ def describe_sweep(
     # A sweep that reads no data is the same with any data folder.
     read = data.file_digests(experiment.data_sources(engine, quick=quick), folder)
     own = {file.path for file in experiment.user_files(engine, quick=quick)}
-    commit, changed = _checkout()
+    code = describe_code()
     return SweepManifest(
         experiment=name,
         definition=msgspec.to_builtins(experiment),
@@ -123,13 +123,27 @@ def describe_sweep(
         quick=quick,
         data=str(folder.resolve()) if folder is not None and read else None,
         data_sha256=read | {path: trace_file.digest_trace(Path(path)) for path in own},
-        fingerprint=code_fingerprint(),
-        commit=commit,
-        changed=changed,
+        fingerprint=code.fingerprint,
+        commit=code.commit,
+        changed=code.changed,
         means=Environment("", 0, {"python": platform.python_version(), **{one: version(one) for one in _LIBRARIES}}),
         command=command,
         keep=tuple(sorted(set(keep))),
     )
+
+
+class CodeVersion(NamedTuple):
+    fingerprint: str
+    """Digest of the package's source."""
+    commit: str
+    """The git commit; empty if the package is not in a checkout."""
+    changed: bool
+    """Whether the checkout had uncommitted changes."""
+
+
+def describe_code() -> CodeVersion:
+    """The code that this process runs."""
+    return CodeVersion(code_fingerprint(), *_checkout())
 
 
 def read_manifest(path: Path) -> SweepManifest:

@@ -16,7 +16,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from veilcast.errors import StorageError
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment import plan, store
 from veilcast.lab.experiment import verdicts as curves
@@ -139,7 +140,9 @@ def _measure(
     keep = KeptOutput(str(out.resolve()), manifest.experiment, manifest.keep, lineage) if manifest.keep else None
     named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
     task = RunTask(named, job.seeds, runner, manifest.data, keep)
-    rows, kept = place.make_runs(task, len(cells) * len(job.seeds), job.tasks)
+    at_once = len(job.seeds) if keep is not None else 1
+    rows, listed = place.make_rows(task, len(cells) * len(job.seeds), job.tasks, at_once=at_once)
+    kept = [file for text in listed for file in _FILES.decode(text)]
     # The shortest of each cell: the first run in a worker also imports and compiles.
     shortest = rows.group_by("cell").aggregate([(DURATION_COLUMN, "min")])[f"{DURATION_COLUMN}_min"]
     pace = RunPace(pc.mean(shortest).as_py(), len(rows) / (len(cells) * len(job.seeds)))
@@ -173,8 +176,8 @@ def _scores(
         found = []
         at_once = max(1, len(cells) * _ROWS_HERE // max(rows, 1))
         for first in range(0, len(cells), at_once):
-            chosen = None if at_once >= len(cells) else [cell.name for cell in cells[first : first + at_once]]
-            measures = tables.read(out, MeasureRow, name, files, cells=chosen)
+            chosen = {} if at_once >= len(cells) else {"cell": [cell.name for cell in cells[first : first + at_once]]}
+            measures = tables.read(out, MeasureRow, name, files, where=chosen)
             found += summary.summarise_table(measures).to_pylist()
     order = {cell.name: number for number, cell in enumerate(cells)}
     found.sort(key=lambda row: (order[row["cell"]], row["attack"], row["metric"], row["step"]))
@@ -193,3 +196,4 @@ def _summarise_on_spark(spark: SparkSession, name: str, out: Path, files: Sequen
 
 _ROWS_HERE: Final = 3_000_000
 """Most measures that this process holds at once."""
+_FILES: Final = JsonDecoder(list[KeptFile], TamperedError, "the files that a task lists are damaged")

@@ -64,7 +64,7 @@ class RunTask(msgspec.Struct, frozen=True):
     def _rows(self, cell: str, params: bytes, seed: int, kept: KeptWriter | None) -> list[_Row]:
         run = f"cell {cell}, seed {seed}"
         try:
-            decoded = _PARAMS.decode(params)
+            decoded = PARAMS_DECODER.decode(params)
             data = Path(self.data) if self.data is not None else None
             if kept is None:
                 measures = self.run(decoded, seed, data)
@@ -82,7 +82,10 @@ class RunTask(msgspec.Struct, frozen=True):
 
 def task_schema() -> pa.Schema:
     """The columns that a task returns: those of `measures`, and two that are not stored."""
-    more = [pa.field(DURATION_COLUMN, pa.float64(), nullable=False), pa.field(KEPT_COLUMN, pa.string(), nullable=False)]
+    more = [
+        pa.field(DURATION_COLUMN, pa.float64(), nullable=False),
+        pa.field(LISTED_COLUMN, pa.string(), nullable=False),
+    ]
     return pa.schema([*arrow_schema(MeasureRow, stored=True), *more])
 
 
@@ -99,8 +102,8 @@ def _check(run: str, rows: list[_Row]) -> None:
             raise LocalError(f"{run}: {after[2]} {after[3]} at {after[4]} is there twice")
 
 
-_PARAMS: Final = JsonDecoder(AnyParams, TamperedError, "the parameters of a run are damaged")
+PARAMS_DECODER: Final = JsonDecoder(AnyParams, TamperedError, "the parameters of a run are damaged")
 DURATION_COLUMN: Final = "took"
 """The column with the duration of a run, in seconds."""
-KEPT_COLUMN: Final = "kept"
-"""Empty in a row of `measures`. Other rows are no measures: they list, as JSON, the files that a task has written."""
+LISTED_COLUMN: Final = "listed"
+"""Empty in a row of `measures`. Other rows are no measures: they are what a task lists beside them, as JSON."""

@@ -1,7 +1,8 @@
-"""Where the runs of a sweep are made: in this process, or on Spark, by the same task.
+"""Where runs are made or attacked: in this process, or on Spark, by the same task.
 
-A run depends on its parameters and its seed alone, and rows leave in the order of the runs. So the place shows in no
-byte of a result, and a sweep can move to Spark in the middle of a job.
+A task is called with numbers of items and returns rows: `RunTask` makes runs, `AttackTask` attacks stored ones. The
+rows of an item depend on the item alone, and leave in the order of the items. So the place shows in no byte of a
+result, and work can move to Spark in the middle of a job.
 
 Java, a session and its workers need about ten seconds before the first run. Work that takes less is done here, without
 them. Nobody knows beforehand how long runs take, so a sweep begins here, and looks at the clock after each run. If it
@@ -12,16 +13,15 @@ runs that are left.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from veilcast.decoding import JsonDecoder
-from veilcast.errors import TamperedError
+from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.experiment.kept_tables import KeptFile
-from veilcast.lab.experiment.task import DURATION_COLUMN, KEPT_COLUMN, RunTask, task_schema
+from veilcast.lab.experiment.task import DURATION_COLUMN, LISTED_COLUMN, task_schema
 from veilcast.lab.spark.later import SparkLater
 from veilcast.lab.tables import MeasureRow
 
@@ -42,6 +42,14 @@ class Workplace:
         self._worked_s = 0.0
         self._java_starts = False
 
+    def require_session(self) -> SparkSession:
+        """The session, started now if need be. Raises `ConfigError` if this work was to do without."""
+        if self.session is None:
+            if self._later is None:
+                raise ConfigError("a run of this work is too large for one process; it needs a session of Spark")
+            self.session = self._later.get()
+        return self.session
+
     @property
     def cores(self) -> int:
         return self.session.sparkContext.defaultParallelism if self.session is not None else 1
@@ -51,34 +59,31 @@ class Workplace:
         """Whether executors have this machine's files."""
         return self.session is not None and (self.session.sparkContext.master or "").startswith("local")
 
-    def make_runs(self, task: RunTask, runs: int, tasks: int) -> tuple[pa.Table, list[KeptFile]]:
-        """The rows of the runs with the numbers below `runs`, in order, with the duration of each run; and the files
-        of kept tables. If tables are kept, a task makes all runs of one cell, wherever it is."""
-        at_once = len(task.seeds) if task.keep is not None else 1
+    def make_rows(self, task: RowTask, items: int, tasks: int, *, at_once: int = 1) -> tuple[pa.Table, list[str]]:
+        """The rows of the items with the numbers below `items`, in order, each with a duration; and what the tasks list
+        beside rows. A task of Spark gets at least `at_once` items, and `tasks` is the most tasks."""
         parts: list[pa.RecordBatch] = []
         made = 0
-        while made < runs and self.session is None:
+        while made < items and self.session is None:
             start = time.perf_counter()
             parts += task(iter([pa.RecordBatch.from_pydict({"id": range(made, made + at_once)})]))
             made += at_once
             self._worked_s += time.perf_counter() - start
-            self._move_if_it_pays(runs - made)
+            self._move_if_it_pays(items - made)
             if self._progress is not None and self.session is None:
                 starting = "; Java starts" if self._java_starts else ""
-                self._progress.show(f"run {made:,} of {runs:,}{starting}")
+                self._progress.show(f"run {made:,} of {items:,}{starting}")
         rows = pa.Table.from_batches(parts, task_schema())
-        if made < runs and self.session is not None:
-            tasks = (runs - made) // at_once if task.keep is not None else min(tasks, runs - made)
-            rows = pa.concat_tables([rows, self._make_on_spark(self.session, task, made, runs, tasks)])
-        listed = rows.filter(pc.not_equal(rows[KEPT_COLUMN], ""))[KEPT_COLUMN].to_pylist()
-        kept = [file for text in listed for file in _FILES.decode(text)]
-        return rows.filter(pc.equal(rows[KEPT_COLUMN], "")).drop_columns([KEPT_COLUMN]), kept
+        if made < items and self.session is not None:
+            tasks = min(tasks, (items - made) // at_once)
+            rows = pa.concat_tables([rows, self._make_on_spark(self.session, task, made, items, tasks)])
+        return split_rows(rows)
 
-    def _make_on_spark(self, spark: SparkSession, task: RunTask, first: int, end: int, tasks: int) -> pa.Table:
+    def _make_on_spark(self, spark: SparkSession, task: RowTask, first: int, end: int, tasks: int) -> pa.Table:
         from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 
         schema = tables.spark_schema(MeasureRow, stored=True).add(DURATION_COLUMN, "double", nullable=False)
-        schema = schema.add(KEPT_COLUMN, "string", nullable=False)
+        schema = schema.add(LISTED_COLUMN, "string", nullable=False)
         try:
             return spark.range(first, end, 1, tasks).mapInArrow(task, schema).toArrow().cast(task_schema())
         except SPARK_ERRORS as error:
@@ -95,6 +100,14 @@ class Workplace:
                 self._progress.watch(self.session)
 
 
+def split_rows(rows: pa.Table) -> tuple[pa.Table, list[str]]:
+    """Rows of `measures` with their durations, and what tasks list beside them."""
+    listed = rows.filter(pc.not_equal(rows[LISTED_COLUMN], ""))[LISTED_COLUMN].to_pylist()
+    return rows.filter(pc.equal(rows[LISTED_COLUMN], "")).drop_columns([LISTED_COLUMN]), listed
+
+
 HERE_S: Final = 4.0
 """Seconds of runs in this process before Java is started."""
-_FILES: Final = JsonDecoder(list[KeptFile], TamperedError, "the files that a task lists are damaged")
+
+RowTask: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Takes batches with a column `id`, the numbers of items, and returns rows with the columns of `task_schema`."""

@@ -1,180 +1,240 @@
 """Attacks on stored runs: tables that `lab run --keep` has kept in, guesses and measures out. No run is made again.
 
-1. The manifest names the experiment, its cells with their parameters, and the files of the kept tables.
-2. The tables of a cell go to the attack of its kind of run (`STORED_ATTACKS`): the same jobs that a sweep calls inside
-   its tasks. Small tables are attacked in this process, others on Spark; both give the same guesses.
-3. Where the table `truth` was kept, each run's guesses are measured as the sweep measures them, and summarised over the
-   seeds.
+1. The manifest names the experiment, its cells with their parameters, and the files of the kept tables. Files of one
+   portion and one cell hold the same whole runs.
+2. A task (`stored_attack_task`) attacks the runs of such files, in this process or on Spark (`workplace`): the same
+   jobs that a sweep calls inside its tasks. Each task reads and writes its own files, so Spark moves no rows, and
+   nothing comes to this process but counts and measures.
+3. A run with more rows than a task may hold is attacked by Spark's own aggregations and joins. They give the same
+   guesses, a few for each node of the run.
+4. Where the truth was kept, each run's guesses are measured as the sweep measures them, and summarised over the seeds.
+   Where the sweep's guesses were kept, too, they are compared with those of the attack.
 
-The truth is read here and by the measures. Attackers are handed the other tables alone.
+The truth is read by the measures. Attackers are handed the other tables alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from importlib import import_module
+import shlex
+import sys
+import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from statistics import median
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from veilcast.errors import ConfigError
+from veilcast.authority.secret_file import replace_file
+from veilcast.decoding import JsonDecoder
+from veilcast.errors import ConfigError, TamperedError
 from veilcast.lab import tables
-from veilcast.lab.attack.table_engine import AnyTable, engine_of
-from veilcast.lab.experiment.definition import ExperimentCell
-from veilcast.lab.experiment.kept_tables import count_kept_rows, kept_frame, read_kept, run_name
-from veilcast.lab.experiment.manifest import SweepManifest, read_manifest
-from veilcast.lab.experiment.params import Measure
+from veilcast.lab.attack.foreign import AttackerSource, install_attackers
+from veilcast.lab.experiment.kept_tables import KeptFile, KeptGroup, KeptOutput, list_groups
+from veilcast.lab.experiment.manifest import CodeVersion, SweepManifest, describe_code, read_manifest
 from veilcast.lab.experiment.store import manifest_path
+from veilcast.lab.experiment.task import DURATION_COLUMN
+from veilcast.lab.experiment.workplace import Workplace, split_rows
 from veilcast.lab.measure.summary import summarise_table
-from veilcast.lab.tables import GuessRow, MeasureRow
+from veilcast.lab.runs.stored_attack_task import (
+    NOT_OBSERVED,
+    AttackedGroup,
+    AttackTask,
+    GroupResult,
+    find_stored_attack,
+)
+from veilcast.lab.tables import MeasureRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-class StoredAttack(Protocol):
-    """The module that attacks and measures a kind of run."""
-
-    def attack_tables(
-        self, observed: Mapping[str, AnyTable], params: Any, names: Collection[str], data: Path | None
-    ) -> AnyTable:
-        """The guesses of the attackers with these names; of those that the parameters name, if `names` is empty."""
-
-    def measure_guesses(
-        self, guesses: pa.Table, truth: pa.Table, params: Any, names: Collection[str], seed: int
-    ) -> list[Measure]:
-        """The measures of one run."""
+    from veilcast.lab.spark import Progress, SparkLater
 
 
-class AttackedRuns(NamedTuple):
-    guesses: pa.Table
+class AttackedRuns(msgspec.Struct, frozen=True):
+    """The outcome of an attack on the stored runs of one experiment."""
+
+    experiment: str
+    rows: int
+    """Rows of observations that attackers were handed."""
+    guesses: int
+    compared: int | None
+    """Kept guesses by the same attackers; None where none were kept."""
+    different: int
+    """Those of `compared` that the attack does not give again."""
     measures: pa.Table | None
     """None where the truth was not kept."""
     scores: pa.Table | None
+    files: tuple[KeptFile, ...]
+    """The files of guesses, below the `out` of the attack."""
+    seconds: tuple[float, ...]
+    """Duration of each task."""
+
+    def describe_skew(self) -> dict[str, float]:
+        """How evenly the work was divided among tasks."""
+        return {"tasks": len(self.seconds), "median_s": median(self.seconds), "slowest_s": max(self.seconds)}
+
+
+class AttackManifest(msgspec.Struct, frozen=True):
+    """What stands beside written guesses: where they come from. Each file says more in its metadata."""
+
+    experiment: str
+    stored: str
+    """The attacked directory of results."""
+    attackers: tuple[str, ...]
+    """Empty: those that the experiment names."""
+    fingerprint: str
+    """Digest of the attacking code."""
+    commit: str
+    command: str
+    guesses: int
+    files: tuple[KeptFile, ...]
 
 
 def attack_stored(
+    spark: SparkSession | SparkLater | None,
     root: Path,
     name: str,
     attackers: Collection[str] = (),
     *,
-    start_spark: Callable[[], SparkSession],
-    on_spark: bool = False,
-    progress: Callable[[str], object] = lambda _: None,
+    out: Path | None = None,
+    sources: tuple[AttackerSource, ...] = (),
+    progress: Progress | None = None,
 ) -> AttackedRuns:
-    """Attack the stored runs of an experiment.
+    """Attack the stored runs of an experiment, on the session; in this process, with None; or, with `SparkLater`,
+    where it is quicker.
 
-    `on_spark` attacks on Spark whatever the size. `StorageError` if there is no such result, or tables are missing.
+    `attackers` are names; `sources` are files of attackers that some of these names stand in. Guesses, measures and
+    scores are written to the directory `out`, if it is given. `StorageError` if there is no such result, or tables are
+    missing.
     """
+    install_attackers(sources)
     manifest = read_manifest(manifest_path(root, name))
+    groups = list_groups(manifest)
+    _require_observations(manifest)
     definition = manifest.load_definition()
-    data = None if manifest.data is None else Path(manifest.data)
     cells = [*definition.make_cells(quick=manifest.quick, engine=manifest.engine)]
-    guessed, measured = [], []
-    for number, cell in enumerate(cells):
-        attack = find_stored_attack(cell.params.kind(), manifest.engine)
-        progress(f"{name}, {cell.name} ({number + 1} of {len(cells)})")
-        rows = count_kept_rows(manifest, number)
-        far = on_spark or rows > ROWS_HERE
-        spark = start_spark() if far else None
-        observed = _observed_tables(spark, root, manifest, number)
-        guesses = attack.attack_tables(observed, cell.params, attackers, data)
-        if spark is not None:
-            guesses = engine_of(guesses).keep(guesses)
-        if "truth" in manifest.keep:
-            truth = _load(spark, root, manifest, "truth", number)
-            measured.append(_measure(attack, manifest, cell, guesses, truth, attackers))
-        guessed.append(guesses if isinstance(guesses, pa.Table) else guesses.toArrow())
-    measures = pa.concat_tables(measured) if measured else None
-    guesses = pa.concat_tables(guessed) if guessed else tables.arrow_schema(GuessRow).empty_table()
-    return AttackedRuns(guesses, measures, None if measures is None else summarise_table(measures))
+    for kind in {cell.params.kind() for cell in cells}:
+        find_stored_attack(kind, manifest.engine)
+    code = describe_code()
+    output = None
+    if out is not None:
+        made = {"stored": str(root.resolve()), "made_by": manifest.fingerprint}
+        lineage = {"engine": manifest.engine, "fingerprint": code.fingerprint, "commit": code.commit, **made}
+        output = KeptOutput(str(out.resolve()), name, (), lineage)
+    small = [group for group in groups if group.rows_of_run <= RUN_ROWS]
+    task = AttackTask(
+        root=str(root.resolve()),
+        experiment=name,
+        engine=manifest.engine,
+        data=manifest.data,
+        cells=tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells),
+        groups=tuple(small),
+        attackers=tuple(attackers),
+        output=output,
+        sources=sources,
+    )
+    place = Workplace(spark, progress)
+    if progress is not None:
+        progress.begin(f"{name}, {sum(group.rows for group in groups):,} rows of kept tables", 0, 1)
+    rows, listed = place.make_rows(task, len(small), max(1, len(small)))
+    for group in groups:
+        if group.rows_of_run > RUN_ROWS:
+            found, told = split_rows(_attack_apart(place.require_session(), task, group))
+            rows, listed = pa.concat_tables([rows, found]), [*listed, *told]
+    done = [_GROUP.decode(text) for text in listed]
+    measures = _name_experiment(name, rows) if {"truth", "stream_truth"} & set(manifest.keep) else None
+    compared = [each.compared for each in done if each.compared is not None]
+    result = AttackedRuns(
+        experiment=name,
+        rows=sum(each.rows for each in done),
+        guesses=sum(each.guesses for each in done),
+        compared=sum(compared) if compared else None,
+        different=sum(each.different for each in done),
+        measures=measures,
+        scores=None if measures is None else summarise_table(measures),
+        files=tuple(file for each in done for file in each.files),
+        seconds=tuple(each.seconds for each in done),
+    )
+    if out is not None:
+        _write(out, root, tuple(attackers), code, result)
+    return result
 
 
-def find_stored_attack(kind: str, engine: str) -> StoredAttack:
-    if engine not in STORED_ATTACKS.get(kind, {}):
-        known = ", ".join(f"{each} by {' and '.join(engines)}" for each, engines in STORED_ATTACKS.items())
-        raise ConfigError(f"stored runs of kind {kind} by {engine} cannot be attacked again; those of {known} can")
-    return cast(StoredAttack, import_module(f"veilcast.lab.runs.{STORED_ATTACKS[kind][engine]}"))
+def _attack_apart(spark: SparkSession, task: AttackTask, group: KeptGroup) -> pa.Table:
+    """The same by Spark's aggregations and joins: the rows of `GroupResult.finish`."""
+    from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
+
+    root = Path(task.root)
+    observed = {
+        table: tables.frame(spark, root, tables.TABLES[table], task.experiment, [root / file.path])
+        for table, file in group.files.items()
+        if table not in NOT_OBSERVED
+    }
+    result, start = GroupResult(task, group), time.perf_counter()
+    try:
+        result.add(group.seeds, task.attack(group, observed).toArrow(), [])
+    except SPARK_ERRORS as error:
+        raise translate_error(error) from error
+    return result.finish(time.perf_counter() - start)
 
 
-def _observed_tables(spark: SparkSession | None, root: Path, manifest: SweepManifest, cell: int) -> dict[str, AnyTable]:
-    """The kept tables of a cell, but for those that attackers must not see or make themselves."""
-    kept = [table for table in manifest.keep if table not in _NOT_OBSERVED]
-    if not kept:
+def _require_observations(manifest: SweepManifest) -> None:
+    if set(manifest.keep) <= set(NOT_OBSERVED):
         raise ConfigError(
             f"nothing that an attacker sees was kept of {manifest.experiment}; `veilcast lab run "
             f"{manifest.experiment} --keep all` in another --out keeps it"
         )
-    return {table: _load(spark, root, manifest, table, cell) for table in kept}
 
 
-def _load(spark: SparkSession | None, root: Path, manifest: SweepManifest, table: str, cell: int) -> AnyTable:
-    if spark is None:
-        return read_kept(root, manifest, table, cell)
-    return kept_frame(spark, root, manifest, table, cell)
-
-
-def _measure(
-    attack: StoredAttack,
-    manifest: SweepManifest,
-    cell: ExperimentCell,
-    guesses: AnyTable,
-    truth: AnyTable,
-    attackers: Collection[str],
-) -> pa.Table:
-    function = partial(_measure_run, attack, manifest.experiment, cell.name, cell.params, tuple(attackers))
-    found = engine_of(guesses).apply_by_pair(guesses, truth, ["run"], function, MeasureRow)
-    table = found if isinstance(found, pa.Table) else found.toArrow()
-    return table.sort_by(
-        [("seed", "ascending"), ("attack", "ascending"), ("metric", "ascending"), ("step", "ascending")]
+def _name_experiment(name: str, rows: pa.Table) -> pa.Table:
+    """Rows of `measures`, in a fixed order."""
+    schema = tables.arrow_schema(MeasureRow)
+    whole = rows.drop_columns([DURATION_COLUMN]).append_column("experiment", pa.repeat(pa.scalar(name), len(rows)))
+    return (
+        whole.select(schema.names).cast(schema).sort_by([(key, "ascending") for key in schema.names if key != "value"])
     )
 
 
-def _measure_run(
-    attack: StoredAttack,
-    experiment: str,
-    cell: str,
-    params: Any,
-    attackers: Collection[str],
-    guesses: pa.Table,
-    truth: pa.Table,
-) -> pa.Table:
-    run = (guesses if len(guesses) else truth)["run"][0].as_py()
-    seed = int(run.removeprefix(run_name(cell, 0)[:-1]))
-    ordered = guesses.sort_by([(name, "ascending") for name in ("attack", "role", "epochs", "topic", "node")])
-    found = attack.measure_guesses(ordered, truth, params, attackers, seed)
-    rows = [MeasureRow(experiment, cell, seed, each.attack, each.metric, each.step, each.value) for each in found]
-    return tables.from_rows(MeasureRow, rows)
-
-
-def compare_guesses(root: Path, name: str, guesses: pa.Table) -> tuple[int, int]:
-    """Number of kept guesses by the attackers of `guesses`, and of those among them that `guesses` does not have."""
-    manifest = read_manifest(manifest_path(root, name))
-    kept = read_kept(root, manifest, "guesses")
-    asked = kept.filter(pc.is_in(kept["attack"], pc.unique(guesses["attack"])))
-    columns = tables.arrow_schema(GuessRow).names
-    missing = engine_of(asked).query(
-        "SELECT * FROM {kept} EXCEPT ALL SELECT * FROM {found}",
-        kept=asked.select(columns),
-        found=guesses.select(columns),
+def _write(root: Path, stored: Path, attackers: tuple[str, ...], code: CodeVersion, found: AttackedRuns) -> None:
+    """Write measures and scores, and then the manifest that lists the files of guesses."""
+    place = root / "attacks" / found.experiment
+    for table, rows in (("measures", found.measures), ("scores", found.scores)):
+        if rows is not None:
+            tables.write(place / f"{table}.parquet", rows)
+    manifest = AttackManifest(
+        found.experiment,
+        str(stored.resolve()),
+        attackers,
+        code.fingerprint,
+        code.commit,
+        shlex.join(["veilcast", *sys.argv[1:]]),
+        found.guesses,
+        found.files,
     )
-    return len(asked), len(missing)
+    replace_file(place / "attack.json", msgspec.json.format(msgspec.json.encode(manifest)), mode=0o644)
 
 
-def write_guesses(path: Path, attacked: Sequence[AttackedRuns]) -> None:
-    """Put all guesses into one Parquet file."""
-    tables.write(path, pa.concat_tables(each.guesses for each in attacked))
+def read_guesses(out: Path, name: str) -> pa.Table:
+    """The guesses that an attack has written. For small ones."""
+    manifest = _ATTACK.decode((out / "attacks" / name / "attack.json").read_bytes(), out)
+    parts = [tables.read(out, tables.TABLES[file.table], name, [out / file.path]) for file in manifest.files]
+    return pa.concat_tables(parts)
 
 
-ROWS_HERE: Final = 2_000_000
-"""Kept rows of a cell up to which this process attacks them itself."""
-_NOT_OBSERVED: Final = ("truth", "guesses")
-STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
-    "mesh.epochs": {"kernel": "mesh.attack_suite", "machines": "mesh.attack_suite"},
-    "mesh.wires": {"machines": "mesh.wires_machines"},
-    "relay.attacks": {"kernel": "relay.attacks_model"},
-}
-"""Kind of run -> engine -> module below `veilcast.lab.runs` that attacks its tables and measures the guesses."""
+def choose_kept_experiments(root: Path, names: Sequence[str]) -> list[str]:
+    """These experiments, or all in the directory of which tables were kept."""
+    if names:
+        return list(names)
+    paths = sorted((root / "manifests").glob("*.json"))
+    found = [path.stem for path in paths if read_manifest(path).keep]
+    if not found:
+        raise ConfigError(f"{root} holds no kept tables; `veilcast lab run NAME --keep all --out DIR` keeps them")
+    return found
+
+
+RUN_ROWS: Final = 20_000_000
+"""Most rows of a run that a task holds at once: some 2 GB."""
+_GROUP: Final = JsonDecoder(AttackedGroup, TamperedError, "what a task tells of its guesses is damaged")
+_ATTACK: Final = JsonDecoder(AttackManifest, TamperedError, "is no manifest of guesses of ours")
