@@ -5,8 +5,9 @@
 
 Every engine reduces the same Parquet files, and then the same attackers score every node (`engines/lab_pipeline.py`):
 `notifications` is the leaf rule and the intersection, `cadence` compares rhythms, `first-spy` reads the table of
-insiders. `in-process` is the lab's own job without Spark: one thread, all cells in memory. All engines must give the
-same guesses, or there is no result.
+insiders. `spark` is the lab's way with stored runs: a task reads files of whole runs and attacks them. `in-process`
+does that without Spark, in one thread. `spark-sql` is the lab's way with a record that no task can hold: Spark's own
+aggregations and joins. All engines must give the same guesses, or there is no result.
 
 1. Each run is a process of its own: it gets ready, makes a first pass, and makes a warm one.
 2. Engines take turns in every round, and each round begins with another engine. A figure is a median, with the least
@@ -194,7 +195,7 @@ def _cores() -> int:
 
 
 PEERS: Final = ("duckdb", "polars", "pandas")
-ENGINES: Final = (*PEERS, "in-process", "spark")
+ENGINES: Final = (*PEERS, "in-process", "spark", "spark-sql")
 ROWS: Final = (10**6, 10**7)
 _COMPARED: Final = {
     "first_s": "first pass",

@@ -114,9 +114,10 @@ def main() -> None:
 def _open_engine(request: EngineRequest) -> Iterator[Callable[[], pa.Table]]:
     from engines import lab_pipeline, reductions
 
-    if request.engine == "spark":
+    if request.engine in ("spark", "spark-sql"):
+        guess = lab_pipeline.guess_on_spark if request.engine == "spark" else lab_pipeline.guess_by_spark_sql
         with lab_pipeline.open_spark(request.cores, request.memory_mb) as spark:
-            yield lambda: lab_pipeline.guess_on_spark(spark, request.tables, request.attack)
+            yield lambda: guess(spark, request.tables, request.attack)
         return
     if request.engine == "in-process":
         yield lambda: lab_pipeline.guess_in_process(request.tables, request.attack)

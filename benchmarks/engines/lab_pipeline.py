@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +22,6 @@ import pyarrow.parquet as pq
 
 from engines.relay_tables import PUBLIC, RelayTables, observe_epoch
 from engines.tiled_tables import HEARTBEAT_US, TiledTables
-from veilcast.errors import LocalError
 from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, distinct_values
 from veilcast.lab.attack.insider import coalition_job, coalition_tables
@@ -29,8 +31,9 @@ from veilcast.lab.attack.observer.observations import CaptureObservations
 from veilcast.lab.attack.observer.publication_waves import PHASE_BIN_US, notification_size
 from veilcast.lab.attack.registry import CADENCE, WAVES, attackers_on
 from veilcast.lab.attack.server.server_job import guess_from_server
+from veilcast.lab.capture import tasks
 from veilcast.lab.tables import GuessRow
-from veilcast.observe import TABLES, CellRow, InsiderRow, ObservationRow, PresenceRow, TopologyRow
+from veilcast.observe import TABLES, ObservationRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +44,11 @@ ATTACKS: Final[Mapping[str, tuple[str, ...]]] = {
     "first-spy": ("first-spy",),
 }
 """Names of attackers, by what they look at."""
+_TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "notifications": ("cells",),
+    "cadence": ("cells",),
+    "first-spy": ("insiders", "topology", "presence"),
+}
 
 
 @contextlib.contextmanager
@@ -55,25 +63,48 @@ def open_spark(cores: int, memory_mb: int | None) -> Iterator[SparkSession]:
 
 
 def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.Table:
-    """The product's own job."""
-    if attack == "first-spy":
-        given = {
-            "insiders": _read(spark, tiled.insiders, InsiderRow),
-            "topology": _read(spark, tiled.topology, TopologyRow),
-            "presence": _read(spark, tiled.presence, PresenceRow),
-        }
-        guesses = coalition_job.guess_from_coalition(given, ATTACKS[attack], [sys.maxsize])
-    else:
-        # Without a table of facts the lab assumes the heartbeat that the tiles have.
-        guesses = capture_job.guess_from_captures({"cells": _read(spark, tiled.cells, CellRow)}, ATTACKS[attack])
-    return guesses.toArrow()
+    """The product's way with stored runs: each task reads files of whole runs, and attacks them in its process."""
+    groups = _list_files(tiled)
+    schema = tables.spark_schema(GuessRow)
+    return tasks.frame(spark, groups, partial(_guess_from_files, attack=attack), schema).toArrow()
 
 
 def guess_in_process(tiled: TiledTables, attack: str) -> pa.Table:
-    """The product's own job again, in this process: one thread, all cells in memory."""
+    """The same in this process: one thread, one file at a time."""
+    return pa.concat_tables(_guess_from_files(group, attack)[0] for group in _list_files(tiled))
+
+
+def guess_by_spark_sql(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.Table:
+    """The product's way with a record that no task can hold: Spark's own aggregations and joins."""
+    given = {name: _read(spark, getattr(tiled, name), TABLES[name]) for name in _TABLES_OF[attack]}
+    guesses: pa.Table = _guess(given, attack).toArrow()
+    return guesses
+
+
+class _TiledFiles(msgspec.Struct, frozen=True):
+    """A file of each table that has any, with the same runs."""
+
+    paths: dict[str, str]
+
+
+def _list_files(tiled: TiledTables) -> list[_TiledFiles]:
+    found: dict[str, dict[str, str]] = {}
+    for table in ("cells", "insiders", "topology", "presence"):
+        for path in sorted(Path(getattr(tiled, table)).glob("*.parquet")):
+            found.setdefault(path.name, {})[table] = str(path)
+    return [_TiledFiles(paths) for paths in found.values()]
+
+
+def _guess_from_files(files: _TiledFiles, attack: str) -> list[pa.Table]:
+    given = {name: pq.read_table(path) for name, path in files.paths.items() if name in _TABLES_OF[attack]}
+    return [_guess(given, attack)] if set(given) == set(_TABLES_OF[attack]) else []
+
+
+def _guess(given: Mapping[str, Any], attack: str) -> Any:
     if attack == "first-spy":
-        raise LocalError("the lab reads the table of insiders on Spark alone")
-    return capture_job.guess_from_captures({"cells": pq.read_table(tiled.cells)}, ATTACKS[attack])
+        return coalition_job.guess_from_coalition(given, ATTACKS[attack], [sys.maxsize])
+    # Without a table of facts the lab assumes the heartbeat that the tiles have.
+    return capture_job.guess_from_captures({"cells": given["cells"]}, ATTACKS[attack])
 
 
 def guess_on_relay(spark: SparkSession, ledgers: RelayTables) -> DataFrame:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from engines.tiled_tables import tile_table, write_tiles
+from engines.tiled_tables import runs_of_file, tile_table, write_tiles
 from veilcast.lab.models.relay import EPOCH_US, RelayService, run_relay, settle_users
 from veilcast.lab.models.topic_mix import zipf_popularity
 from veilcast.lab.runs.relay.relay_tables import observe_relay
@@ -34,7 +34,7 @@ def write_tables(folder: Path, count: int) -> RelayTables:
     base = observe_epoch()
     tiles = ceil(count / len(base["server"]))
     for name in TILED:
-        write_tiles(folder / name, TABLES[name], tile_table(base[name], tiles, EPOCH_US))
+        write_tiles(folder / name, TABLES[name], tile_table(base[name], tiles, EPOCH_US), runs_of_file(count))
     return RelayTables({name: str(folder / name) for name in TILED}, tiles * len(base["server"]))
 
 

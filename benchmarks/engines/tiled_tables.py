@@ -2,13 +2,15 @@
 
 A tile is what was seen in one epoch: all cells of P0's mesh of real machines, with heartbeats and notifications; or the
 adverts that a coalition receives, at the pace of heartbeats. The next tile is the same an epoch later, or in another
-run. So every run has the same answer, and any size costs no more than writing it.
+run. So every run has the same answer, and any size costs no more than writing it. A file holds whole runs, as the files
+of a sweep do, and files of one name hold the same runs in every table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 from math import ceil
 from pathlib import Path
 from typing import Final
@@ -45,27 +47,34 @@ class TiledTables(msgspec.Struct, frozen=True):
 def write_tables(folder: Path, rows: int) -> TiledTables:
     """Write this number of cells, and as many rows of insiders."""
     places = {row: folder / tables.TABLE_OF[row] for row in (CellRow, InsiderRow, TopologyRow, PresenceRow)}
+    together = runs_of_file(rows)
     for base, row in ((_cells(), CellRow), (_insiders(), InsiderRow)):
-        write_tiles(places[row], row, tile_table(base, ceil(rows / len(base)), EPOCH_US))
+        write_tiles(places[row], row, tile_table(base, ceil(rows / len(base)), EPOCH_US), together)
     people, tiles = _people(), ceil(rows / len(_insiders()))
     u, v = people.graph.edges()
     ends = [(_NAME % a, _NAME % b) for a, b in zip(u.tolist(), v.tolist(), strict=True)]
     overlay = tables.from_rows(TopologyRow, [TopologyRow("", 0, *sorted(pair)) for pair in ends])
     there = tables.from_rows(PresenceRow, [PresenceRow("", 0, _NAME % node) for node in range(people.graph.nodes)])
     runs = ceil(tiles / _per_run(tiles))
-    write_tiles(places[TopologyRow], TopologyRow, (_in_run(overlay, number) for number in range(runs)))
-    write_tiles(places[PresenceRow], PresenceRow, tile_table(there, tiles, EPOCH_US))
+    overlays = ((number, _in_run(overlay, number)) for number in range(runs))
+    write_tiles(places[TopologyRow], TopologyRow, overlays, together)
+    write_tiles(places[PresenceRow], PresenceRow, tile_table(there, tiles, EPOCH_US), together)
     return TiledTables(
         **{tables.TABLE_OF[row]: str(place) for row, place in places.items()},
         rows=min(ceil(rows / len(base)) * len(base) for base in (_cells(), _insiders())),
     )
 
 
-def tile_table(base: pa.Table, count: int, epoch_us: int) -> Iterator[pa.Table]:
-    """Several runs of several epochs each."""
+def runs_of_file(rows: int) -> int:
+    """Number of runs in a file, if a table has so many rows: some million rows, and files for several tasks."""
+    return max(1, min(_RUNS // _FILES_MIN, _FILE_ROWS * _RUNS // rows))
+
+
+def tile_table(base: pa.Table, count: int, epoch_us: int) -> Iterator[tuple[int, pa.Table]]:
+    """Several runs of several epochs each, with the number of the run."""
     epochs = _per_run(count)
     for number in range(count):
-        yield _in_run(_later(base, number % epochs, epoch_us), number // epochs)
+        yield number // epochs, _in_run(_later(base, number % epochs, epoch_us), number // epochs)
 
 
 def _per_run(tiles: int) -> int:
@@ -85,26 +94,14 @@ def _in_run(base: pa.Table, number: int) -> pa.Table:
     return base.set_column(0, base.field(0), pa.repeat(pa.scalar(f"run-{number:03}"), len(base)))
 
 
-def write_tiles(place: Path, row: type[ObservationRow], parts: Iterator[pa.Table]) -> None:
-    """Files of some million rows; Spark reads several at once."""
+def write_tiles(
+    place: Path, row: type[ObservationRow], parts: Iterator[tuple[int, pa.Table]], runs_of_file: int
+) -> None:
+    """Write the tables of runs, with their numbers, that many runs to a file."""
     place.mkdir(parents=True)
-    kept: list[pa.Table] = []
-    number = 0
-
-    def put() -> None:
-        nonlocal number
-        pq.write_table(
-            pa.concat_tables(kept), place / f"{number:05}.parquet", compression="zstd", row_group_size=1 << 20
-        )
-        kept.clear()
-        number += 1
-
-    for part in parts:
-        kept.append(part)
-        if sum(map(len, kept)) >= _FILE_ROWS:
-            put()
-    if kept:
-        put()
+    for number, of_file in groupby(parts, lambda part: part[0] // runs_of_file):
+        rows = pa.concat_tables(table for _, table in of_file)
+        pq.write_table(rows, place / f"{number:05}.parquet", compression="zstd", row_group_size=1 << 20)
     tables.check(place / "00000.parquet", row)
 
 
@@ -150,7 +147,8 @@ def _insiders() -> pa.Table:
 HEARTBEAT_US: Final = 1_000_000
 EPOCH_US: Final = 80_000_000
 _RUNS: Final = 200
-_FILE_ROWS: Final = 1 << 22
+_FILE_ROWS: Final = 1 << 20
+_FILES_MIN: Final = 8
 _NAME: Final = "n%d"
 _MACHINES: Final = 60
 _NODES: Final = 500

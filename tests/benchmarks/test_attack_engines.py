@@ -48,6 +48,21 @@ def test_tiles_are_epochs_of_runs_and_at_least_so_many_rows(tiled: TiledTables) 
     assert set(cells["run"].to_pylist()) == set(insiders["run"].to_pylist()) == {"run-000", "run-001"}
 
 
+def test_files_of_one_name_hold_the_same_whole_runs_in_every_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiled_tables, "_RUNS", 8)
+    monkeypatch.setattr(tiled_tables, "_FILES_MIN", 4)
+    tiled = tiled_tables.write_tables(tmp_path, 500_000)
+    runs = {
+        name: {path.name: set(pq.read_table(path)["run"].to_pylist()) for path in Path(place).glob("*.parquet")}
+        for name, place in (("cells", tiled.cells), ("insiders", tiled.insiders), ("presence", tiled.presence))
+    }
+    assert runs["cells"] == runs["insiders"] == runs["presence"]
+    assert len(runs["cells"]) == 4
+    assert sum(map(len, runs["cells"].values())) == len(set.union(*runs["cells"].values()))
+
+
 def test_a_run_of_several_tiles_goes_on_in_the_next_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiled_tables, "_RUNS", 1)
     cells = pq.read_table(tiled_tables.write_tables(tmp_path, 60_000).cells)
@@ -115,7 +130,7 @@ def test_gaps_come_in_the_same_order_where_cells_leave_at_the_same_time(engine: 
     assert sorted(rows) == [("a", "n1", "n2", 0, 50, 1), ("a", "n1", "n2", 3, 60, 1), ("a", "n1", "n2", 4, 40, 1)]
 
 
-@pytest.mark.parametrize("attack", ["notifications", "cadence"])
+@pytest.mark.parametrize("attack", lab_pipeline.ATTACKS)
 def test_the_job_of_the_lab_in_one_process_gives_the_guesses_of_a_peer(
     attack: str, tiled: TiledTables, tmp_path: Path
 ) -> None:
