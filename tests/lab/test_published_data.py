@@ -42,7 +42,12 @@ def test_every_source_that_an_experiment_reads_is_listed_with_all_its_facts() ->
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "stored", [CONTENT, gzip.compress(CONTENT), gzip.compress(CONTENT[:4]) + gzip.compress(CONTENT[4:])]
+    "stored",
+    [
+        CONTENT,
+        gzip.compress(CONTENT, mtime=0),
+        gzip.compress(CONTENT[:4], mtime=0) + gzip.compress(CONTENT[4:], mtime=0),
+    ],
 )
 def test_a_downloaded_file_is_put_in_its_place_whatever_its_name_and_packing(stored: bytes, tmp_path: Path) -> None:
     download, folder = tmp_path / "download (1).bin", tmp_path / "data"

@@ -35,7 +35,7 @@ def faults_of(error: pytest.ExceptionInfo[ConfigError], path: Path) -> list[str]
         "# a comment\n\n% another\n2,1\n1,0\r\n0,2\n",
         "source,target\n1,2\n2,0\n1,0\n",
         "u\tv\tweight\n0\t1\t5\n0\t2\t5\n1\t2\t5\n",
-        gzip.compress(b"0 1\n1 2\n0 2\n"),
+        gzip.compress(b"0 1\n1 2\n0 2\n", mtime=0),
         "\ufeff0 1\n1 2\n0 2\n",
     ],
 )
