@@ -76,7 +76,7 @@ class AttackedRuns(msgspec.Struct, frozen=True):
         return {"tasks": len(self.seconds), "median_s": median(self.seconds), "slowest_s": max(self.seconds)}
 
 
-class AttackManifest(msgspec.Struct, frozen=True):
+class AttackManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What stands beside written guesses: where they come from. Each file says more in its metadata."""
 
     experiment: str

@@ -50,7 +50,7 @@ class GuessTables(NamedTuple):
     """Columns that put the guesses about a run into the order of the sweep."""
 
 
-class AttackedGroup(msgspec.Struct, frozen=True):
+class AttackedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a task tells of the runs that it attacked."""
 
     rows: int
