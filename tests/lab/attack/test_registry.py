@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any, get_args
 
 import pytest
@@ -43,14 +44,17 @@ def test_every_attack_that_an_experiment_may_name_is_registered_for_model_runs_w
 def test_captures_and_model_runs_share_the_attackers_that_need_no_more_than_wires() -> None:
     shared = [each for each in ATTACKERS if each.observes is WireObservations]
     assert {each.name for each in shared} == {
-        "leaf",
-        "majority",
-        "centrality",
-        "disclosure",
-        "flow-source",
-        "roots",
-        "rumor",
+        *("leaf", "majority", "persistence", "closure", "centrality", "intersection", "late-join", "survivor"),
+        *("disclosure", "least-squares", "flow-source", "roots", "rumor"),
     }
+
+
+def test_no_name_and_role_stand_twice() -> None:
+    """On related observations there is one formula; unrelated ones share a name where the idea is the same."""
+    for first, second in combinations(ATTACKERS, 2):
+        if (first.name, first.role) == (second.name, second.role):
+            common = set(first.observes.__mro__) & set(second.observes.__mro__)
+            assert not any(issubclass(each, WireObservations) for each in common), first.name
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:

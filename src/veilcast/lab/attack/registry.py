@@ -1,9 +1,9 @@
 """The registry of attackers: every attacker of the lab once, with its name, its observations, and its target role.
 
 An attacker is one function from observations to scores. `observes` is the class of these observations; an attacker on a
-base class serves every subclass. A name may stand twice where two kinds of observations, or two roles, need different
-formulas: a model run grants its observer more than a capture does. Sweeps, audits, benches, the live runs and the Spark
-jobs take their attackers from here. A new attacker is a function and an entry in this table.
+base class serves every subclass: there is one formula for one name and role on related observations. Sweeps, audits,
+benches, the live runs and the Spark jobs take their attackers from here. A new attacker is a function and an entry in
+this table.
 """
 
 from __future__ import annotations
@@ -168,21 +168,15 @@ PUBLISHED: Final = "published"
 _WIRES: Final[tuple[Attacker[Any], ...]] = (
     _on_wires("leaf", SUBSCRIBER, WireObservations, observer.score_leaf),
     _on_wires("majority", SUBSCRIBER, WireObservations, observer.score_majority),
-    _on_wires("persistence", SUBSCRIBER, CaptureObservations, observer.score_persistence),
-    _on_wires("persistence", SUBSCRIBER, EpochObservations, observer.score_persistence_of_epochs),
-    _on_wires("closure", SUBSCRIBER, CaptureObservations, observer.score_closure),
-    _on_wires("closure", SUBSCRIBER, EpochObservations, observer.score_closure_of_epochs),
+    _on_wires("persistence", SUBSCRIBER, WireObservations, observer.score_persistence),
+    _on_wires("closure", SUBSCRIBER, WireObservations, observer.score_closure),
     _on_wires("centrality", SUBSCRIBER, WireObservations, observer.score_centrality),
-    _on_wires("intersection", SUBSCRIBER, CaptureObservations, observer.score_intersection),
-    _on_wires("intersection", SUBSCRIBER, EpochObservations, observer.score_intersection_of_epochs),
+    _on_wires("intersection", SUBSCRIBER, WireObservations, observer.score_intersection),
     _on_wires("disclosure", SUBSCRIBER, WireObservations, observer.score_disclosure, ACTIVITY),
-    _on_wires("least-squares", SUBSCRIBER, CaptureObservations, observer.score_least_squares, ACTIVITY),
-    _on_wires("least-squares", SUBSCRIBER, EpochObservations, observer.score_least_squares_of_epochs, ACTIVITY),
+    _on_wires("least-squares", SUBSCRIBER, WireObservations, observer.score_least_squares, ACTIVITY),
     _on_wires("cadence", SUBSCRIBER, CaptureObservations, observer.score_cadence_of_subscribers, CADENCE),
-    _on_wires("late-join", SUBSCRIBER, CaptureObservations, observer.score_late_join),
-    _on_wires("late-join", SUBSCRIBER, EpochObservations, observer.score_late_join_of_epochs, WAVES, FORMATION),
-    _on_wires("survivor", SUBSCRIBER, CaptureObservations, observer.score_survivor),
-    _on_wires("survivor", SUBSCRIBER, EpochObservations, observer.score_survivor_of_epochs, WAVES, FORMATION),
+    _on_wires("late-join", SUBSCRIBER, WireObservations, observer.score_late_join, WAVES, FORMATION),
+    _on_wires("survivor", SUBSCRIBER, WireObservations, observer.score_survivor, WAVES, FORMATION),
     _on_wires("mesh-members", MEMBER, EpochObservations, observer.mark_members),
     _on_wires("closure-certain", SUBSCRIBER, EpochObservations, observer.mark_certain_subscribers),
     _on_wires("flow-source", PUBLISHER, WireObservations, observer.score_flow_source),

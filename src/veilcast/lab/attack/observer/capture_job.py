@@ -30,6 +30,7 @@ from veilcast.lab.attack.registry import (
     ACTIVITY,
     CADENCE,
     DEPARTURES,
+    FORMATION,
     PUBLISHED,
     VOLUMES,
     WAVES,
@@ -77,8 +78,9 @@ def choose_attackers(
 
 
 def needed_parts(chosen: Collection[Attacker[CaptureObservations]]) -> set[str]:
-    """The parts of a capture that these attackers read. Waves tell busy rounds, unless publications are known."""
-    needs = {need for each in chosen for need in each.needs}
+    """The parts of a capture that these attackers read. Waves tell busy rounds, unless publications are known; and how
+    a mesh formed."""
+    needs = {need for each in chosen for need in each.needs if need != FORMATION}
     return needs | {WAVES} if needs & {ACTIVITY, DEPARTURES} else needs
 
 
@@ -156,6 +158,7 @@ def observe_run(run: GroupedRun, trained: Trained) -> ObservedRun:
         gaps=_gap_counts(run),
         volumes=_volumes(run, heartbeat_us),
         rate=facts["share"][0].as_py(),
+        covers=run.table(_BEGINS)["share"][0].as_py(),
         begins_us=run.table(_BEGINS)["at"][0].as_py(),
         sent=_rounds(run, DEPARTURES, round_us),
         windows=_windows(run),
@@ -180,7 +183,7 @@ def _select_tables(reduced: ReducedCells, observed: Mapping[str, Any], needs: Co
     given = {name: in_every_part(engine.query(sql, table=observed[name])) for name, sql in known if name in observed}
     found = [
         (_FACTS, reduced.runs, {"at": "heartbeat_us", "number": "round_us", "share": "rate"}),
-        (_BEGINS, reduced.runs, {"at": "begins_us"}),
+        (_BEGINS, reduced.runs, {"at": "begins_us", "share": "covers"}),
         (_NODES, in_every_part(reduced.nodes), {"u": "node"}),
         (_LINKS, given.get("topology", reduced.links), {"u": "u", "v": "v"}),
         (_PRESENCE, given.get("presence", reduced.presence), {"at": "epoch", "u": "node"}),

@@ -8,6 +8,8 @@ Nodes are numbers. Two kinds of runs give such observations:
   stays; others are noise, or other topics.
 - `EpochObservations`: a run over epochs, of which the observer sees one publication in every epoch. P0 grants its
   observer the overlay and the number of subscribers.
+
+Both give an attacker the same: meshes, publications, rounds, and histories of meshes that grew or shrank.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -58,6 +61,16 @@ class ObservedMesh:
         return closure.need_probability(self.graph, self.supported, self.distance)
 
 
+class MeshHistory(NamedTuple):
+    """A mesh that an observer looked at several times."""
+
+    graph: Graph
+    distance: Nodes
+    asked: Masks
+    looks: Masks
+    """Rows of members, in order. From one look to the next, members only join, or only leave."""
+
+
 class ObservedFlow(NamedTuple):
     """The copies of one publication: source, destination and time of each."""
 
@@ -71,6 +84,26 @@ class WireObservations(ABC):
 
     graph: Graph
     """Overlay of all epochs together."""
+
+    @property
+    @abstractmethod
+    def meshes(self) -> list[ObservedMesh]:
+        """The observed meshes, in order."""
+
+    @property
+    @abstractmethod
+    def covers(self) -> float:
+        """Public probability that a node that no member needs is in a mesh as a cover."""
+
+    @property
+    def asked(self) -> Masks:
+        """Meshes x nodes."""
+        return np.array([mesh.asked for mesh in self.meshes], np.bool_).reshape(-1, self.nodes)
+
+    @property
+    def members(self) -> Masks:
+        """Meshes x nodes."""
+        return np.array([mesh.members for mesh in self.meshes], np.bool_).reshape(-1, self.nodes)
 
     @property
     def nodes(self) -> int:
@@ -110,6 +143,11 @@ class WireObservations(ABC):
         self, score: Callable[[WireObservations, ObservedMesh], Scores], *, slow: bool = False
     ) -> Sequence[Scores]:
         """Score every mesh by itself. A `slow` attacker is shown only the meshes that the observer looks at closely."""
+
+    @abstractmethod
+    def average_histories(self, score: Callable[[WireObservations, MeshHistory], Scores], *, growing: bool) -> Scores:
+        """Score every history of a mesh that grew, or of one that shrank. Returns the mean, by node, over the histories
+        that say something about it."""
 
     @abstractmethod
     def average(self, scores: Sequence[Scores]) -> Scores:
@@ -178,6 +216,7 @@ class CaptureObservations(WireObservations):
     volumes: ByteVolumes | None = None
     """None if volumes were not counted."""
     rate: float = 0.1
+    covers: float = 0.0
     begins_us: int = 0
     """Time from which rounds are counted."""
     sent: ActivityRounds | None = None
@@ -237,13 +276,6 @@ class CaptureObservations(WireObservations):
         return sum_moments(self.busy.astype(np.float64), self.activity) if len(self.busy) else None
 
     @cached_property
-    def received(self) -> Masks:
-        """Publications x nodes: the nodes that received a copy."""
-        found = np.zeros((len(self.flows), self.nodes), np.bool_)
-        found[self.publication, self.dst] = True
-        return found
-
-    @cached_property
     def correlated(self) -> flow_correlation.FlowScores:
         if self.volumes is None:
             return flow_correlation.FlowScores(np.zeros(self.nodes), np.zeros(self.nodes))
@@ -278,6 +310,11 @@ class CaptureObservations(WireObservations):
     ) -> list[Scores]:
         return [score(self, mesh) for mesh in self.meshes]
 
+    def average_histories(self, score: Callable[[WireObservations, MeshHistory], Scores], *, growing: bool) -> Scores:
+        histories = _split_histories(self.meshes, growing)
+        asked = np.array([history.asked for history in histories], np.bool_).reshape(-1, self.nodes)
+        return _average_asked([score(self, history) for history in histories], asked)
+
     def average(self, scores: Sequence[Scores]) -> Scores:
         return self.mean(scores)
 
@@ -306,10 +343,9 @@ class EpochObservations(WireObservations):
     """
 
     def __init__(self, graph: Graph, subscribers: int, covers: float) -> None:
-        """`covers` is the public probability that a node that no member needs is in the mesh as a cover."""
-        self.graph, self.covers = graph, covers
-        self._subscribers = subscribers
-        self.meshes: list[ObservedMesh] = []
+        self.graph = graph
+        self._covers, self._subscribers = covers, subscribers
+        self._meshes: list[ObservedMesh] = []
         self.flows: list[ObservedFlow] = []
         self._close: list[int] = []
         self._scored: dict[object, list[Scores]] = {}
@@ -327,9 +363,9 @@ class EpochObservations(WireObservations):
         asked = wires.present.copy()
         asked[origin] = False
         if closely:
-            self._close.append(len(self.meshes))
+            self._close.append(len(self._meshes))
         distance = distances_from(wires.graph, origin)
-        self.meshes.append(ObservedMesh(wires.graph, origin, members, distance, asked, wires.members_at_joins))
+        self._meshes.append(ObservedMesh(wires.graph, origin, members, distance, asked, wires.members_at_joins))
         self.flows.append(ObservedFlow(wires.src, wires.dst, wires.at))
 
     def count_rounds(self, busy: Masks, activity: Scores) -> None:
@@ -340,22 +376,20 @@ class EpochObservations(WireObservations):
         self._moments = seen if self._moments is None else self._moments + seen
 
     @property
+    def meshes(self) -> list[ObservedMesh]:
+        return self._meshes
+
+    @property
+    def covers(self) -> float:
+        return self._covers
+
+    @property
     def rate(self) -> float:
         return self._subscribers / self.nodes
 
     @property
     def subscribers(self) -> int:
         return self._subscribers
-
-    @property
-    def asked(self) -> Masks:
-        """Epochs x nodes."""
-        return np.array([mesh.asked for mesh in self.meshes])
-
-    @property
-    def members(self) -> Masks:
-        """Epochs x nodes."""
-        return np.array([mesh.members for mesh in self.meshes])
 
     @property
     def busy(self) -> Masks:
@@ -383,10 +417,48 @@ class EpochObservations(WireObservations):
         known += [score(self, self.meshes[epoch]) for epoch in epochs[len(known) :]]
         return known
 
+    def average_histories(self, score: Callable[[WireObservations, MeshHistory], Scores], *, growing: bool) -> Scores:
+        known = self._scored.setdefault((score, growing), [])
+        known += [score(self, _stages_of(mesh, growing)) for mesh in self.meshes[len(known) :]]
+        return self.average(known)
+
     def average(self, scores: Sequence[Scores]) -> Scores:
-        asked = self.asked
-        said = np.sum(scores, axis=0, where=asked)
-        return np.asarray(said / np.maximum(1, asked.sum(axis=0)), np.float64)
+        return _average_asked(scores, self.asked)
+
+
+def _average_asked(scores: Sequence[Scores], asked: Masks) -> Scores:
+    """The mean over the rows that ask about a node; 0 where none does."""
+    said = np.sum(np.reshape(scores, asked.shape), axis=0, where=asked)
+    return np.asarray(said / np.maximum(1, asked.sum(axis=0)), np.float64)
+
+
+def _stages_of(mesh: ObservedMesh, growing: bool) -> MeshHistory:
+    """What the observer saw of an epoch's subscribers: one half joined the mesh of the other half, or a quarter left
+    after another."""
+    stages = mesh.members[None] if mesh.joins is None else mesh.joins[[2, 0]] if growing else mesh.joins
+    return MeshHistory(mesh.graph, mesh.distance, mesh.asked, stages)
+
+
+def _split_histories(meshes: Sequence[ObservedMesh], growing: bool) -> list[MeshHistory]:
+    """The meshes of each source, in order. A mesh that gained and lost members was laid again: a history ends there."""
+    found: list[list[ObservedMesh]] = []
+    for source in dict.fromkeys(mesh.source for mesh in meshes):
+        those = [mesh for mesh in meshes if mesh.source == source]
+        found.append(those[:1])
+        for before, after in pairwise(those):
+            less, more = (before, after) if growing else (after, before)
+            if (less.members & ~more.members).any():
+                found.append([])
+            found[-1].append(after)
+    return [
+        MeshHistory(
+            those[0].graph,
+            those[0].distance,
+            np.any([mesh.asked for mesh in those], axis=0),
+            np.array([mesh.members for mesh in those]),
+        )
+        for those in found
+    ]
 
 
 NODES_MAX: Final = 4_096

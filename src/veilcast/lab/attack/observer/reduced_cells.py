@@ -68,7 +68,7 @@ class ReducedCells:
         given = observed.get("facts")
         facts = "SELECT '' AS run, '' AS name, cast(0 as double) AS value WHERE 1 = 0" if given is None else _ALL_FACTS
         self.facts = self._engine.query(_FACTS.format(facts=facts), **({} if given is None else {"facts": given}))
-        """Columns run, heartbeat_us, round_us, begins_us, rate: the public facts, of runs that have any."""
+        """Columns run, heartbeat_us, round_us, begins_us, rate, covers: the public facts, of runs that have any."""
 
     @property
     def has_parts(self) -> bool:
@@ -76,11 +76,13 @@ class ReducedCells:
 
     @cached_property
     def runs(self) -> AnyTable:
-        """Columns run, part, heartbeat_us, round_us, begins_us, rate: every run, and part of a run, that has cells."""
+        """Columns run, part, heartbeat_us, round_us, begins_us, rate, covers: every run, and part of one, that has
+        cells."""
         return self._query(
             f"SELECT r.run, r.part, coalesce(f.heartbeat_us, {HEARTBEAT_US}) AS heartbeat_us, "
             f"coalesce(f.round_us, {HEARTBEAT_US}) AS round_us, coalesce(f.begins_us, cast(0 as bigint)) AS begins_us, "
-            f"coalesce(f.rate, cast({SUBSCRIBER_SHARE} as double)) AS rate FROM "
+            f"coalesce(f.rate, cast({SUBSCRIBER_SHARE} as double)) AS rate, "
+            "coalesce(f.covers, cast(0 as double)) AS covers FROM "
             "(SELECT DISTINCT run, part FROM {summary} WHERE kind = 'links') AS r "
             "LEFT JOIN {facts} AS f ON r.run = f.run",
             summary=self._summary,
@@ -354,7 +356,8 @@ SELECT run, cast(max(CASE WHEN name = 'heartbeat_us' THEN value END) as bigint) 
     cast(coalesce(max(CASE WHEN name = 'window_us' THEN value END), max(CASE WHEN name = 'heartbeat_us' THEN value END))
         as bigint) AS round_us,
     cast(max(CASE WHEN name = 'begins_us' THEN value END) as bigint) AS begins_us,
-    max(CASE WHEN name = 'subscriber_share' THEN value END) AS rate
+    max(CASE WHEN name = 'subscriber_share' THEN value END) AS rate,
+    max(CASE WHEN name = 'cover_share' THEN value END) AS covers
 FROM ({facts}) AS given GROUP BY run
 """
 _AFTER: Final = f"""
