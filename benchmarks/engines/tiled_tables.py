@@ -27,6 +27,7 @@ from veilcast.lab.models.epochs import Population, settle_population
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.models.keyed_draws import derive_key
 from veilcast.lab.models.mesh import draw_roles
+from veilcast.lab.storage.location import LocalDirectory
 from veilcast.observe import CellRow, InsiderRow, ObservationRow, PresenceRow, TopologyRow
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.mesh.population import MeshPopulation
@@ -102,7 +103,7 @@ def write_tiles(
     for number, of_file in groupby(parts, lambda part: part[0] // runs_of_file):
         rows = pa.concat_tables(table for _, table in of_file)
         pq.write_table(rows, place / f"{number:05}.parquet", compression="zstd", row_group_size=1 << 20)
-    tables.check(place / "00000.parquet", row)
+    tables.check(LocalDirectory(place), "00000.parquet", row)
 
 
 @cache

@@ -24,6 +24,7 @@ from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.runs.table import ENGINES
 from veilcast.lab.spark import session
+from veilcast.lab.storage.location import LocalDirectory
 
 
 class SweepTiming(msgspec.Struct, frozen=True):
@@ -43,8 +44,9 @@ def measure_sweeps(cores: int, seeds: Mapping[int, int]) -> SweepTiming:
 
         def work(nodes: int, wanted: int, out: str) -> sweep.SweepResult:
             runner = ENGINES["kernel"]
+            place = LocalDirectory(Path(folder) / out)
             return sweep.run_sweep(
-                spark, "bench", _experiment(nodes), Path(folder) / out, engine="kernel", runner=runner, seeds=wanted
+                spark, "bench", _experiment(nodes), place, engine="kernel", runner=runner, seeds=wanted
             )
 
         # The first sweep starts the workers, and compiles.

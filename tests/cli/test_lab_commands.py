@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from support.stored_results import tables_in
 from support.waits import HANG_S
 from veilcast.cli import exits
 from veilcast.cli.main import main
@@ -23,6 +24,8 @@ from veilcast.lab import tables
 from veilcast.lab.experiment import definition as experiment
 from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.manifest import Environment, SweepManifest, describe_sweep, read_manifest
+from veilcast.lab.experiment.store import ResultStore
+from veilcast.lab.storage.location import LocalDirectory
 from veilcast.lab.tables import VerdictRow
 
 
@@ -157,8 +160,7 @@ def test_an_unwritable_result_directory_is_reported_before_spark_starts(
     assert failed(capsys, "run", "mesh-fig12", "--out", str(tmp_path / "file"))[0] == 4
     definition = experiment.load_experiment("mesh-fig12")[1]
     before = describe_sweep("mesh-fig12", definition, engine="machines", quick=False, folder=None, command="")
-    (tmp_path / "out" / "manifests").mkdir(parents=True)
-    (tmp_path / "out" / "manifests" / "mesh-fig12.json").write_bytes(msgspec.json.encode(before))
+    ResultStore(LocalDirectory(tmp_path / "out"), "mesh-fig12").begin(before, fresh=False)
     code, error = failed(capsys, "run", "mesh-fig12", "--out", str(tmp_path / "out"))
     assert (code, "with engine machines, not kernel" in error) == (4, True)
 
@@ -282,10 +284,6 @@ def start(wait: Path | None, *outs: Path) -> subprocess.Popen[str]:
     )
 
 
-def tables_in(out: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
-
-
 @pytest.mark.all_only
 @pytest.mark.heavy
 def test_a_sweep_that_is_interrupted_or_killed_goes_on_to_the_same_tables(tmp_path: Path) -> None:
@@ -297,7 +295,7 @@ def test_a_sweep_that_is_interrupted_or_killed_goes_on_to_the_same_tables(tmp_pa
             sweep.send_signal(ending)
             _, error = sweep.communicate(timeout=HANG_S)
         assert (sweep.returncode, error) == (code, said)
-        manifest = read_manifest(tmp_path / "ended/manifests/mesh-fig12.json")
+        manifest = read_manifest(LocalDirectory(tmp_path / "ended"), "mesh-fig12")
         assert (manifest.status, len(manifest.stored)) == ("running", 1)
     sweep = start(None, tmp_path / "ended", tmp_path / "whole")
     assert (sweep.communicate(timeout=HANG_S)[1], sweep.returncode) == ("", 0)

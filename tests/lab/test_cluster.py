@@ -19,12 +19,14 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from support.stored_results import tables_in
 from support.waits import HANG_S
 from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.experiment.params import Measure, RunFunction
 from veilcast.lab.runs import table
 from veilcast.lab.spark import java, session
+from veilcast.lab.storage.location import LocalDirectory
 
 pytestmark = pytest.mark.all_only
 
@@ -81,7 +83,7 @@ def alone(two_cells: Experiment, tmp_path_factory: pytest.TempPathFactory) -> li
     for master in ("local[1]", "local[2]"):
         out = tmp_path_factory.mktemp("alone")
         with session(master) as made:
-            sweep.run_sweep(made, "two", two_cells, out, engine="kernel", runner=engine())
+            sweep.run_sweep(made, "two", two_cells, LocalDirectory(out), engine="kernel", runner=engine())
         found.append(tables_in(out))
     return found
 
@@ -108,10 +110,6 @@ def engine(kill: str | None = None) -> RunFunction:
     return run
 
 
-def tables_in(out: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*.parquet"))}
-
-
 def test_the_workers_run_the_code_that_was_sent_kernels_included(spark: SparkSession) -> None:
     def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from veilcast.lab.models import graph
@@ -134,8 +132,8 @@ def test_shuffles_use_every_core_of_the_cluster(spark: SparkSession) -> None:
 def test_any_master_gives_the_same_tables(
     spark: SparkSession, alone: list[dict[str, bytes]], two_cells: Experiment, tmp_path: Path
 ) -> None:
-    sweep.run_sweep(spark, "two", two_cells, tmp_path, engine="kernel", runner=engine())
-    assert len(tables_in(tmp_path)) == len(("runs", "measures", "scores", "verdicts"))
+    sweep.run_sweep(spark, "two", two_cells, LocalDirectory(tmp_path), engine="kernel", runner=engine())
+    assert len(tables_in(tmp_path)) == len(("measures", "scores", "verdicts"))
     assert alone == [tables_in(tmp_path)] * 2
 
 
@@ -148,7 +146,7 @@ def test_executors_write_the_kept_tables_that_this_machine_alone_writes(
             place,
             "two",
             two_cells,
-            out,
+            LocalDirectory(out),
             engine="kernel",
             runner=table.ENGINES["kernel"],
             keep=("cells", "truth"),
@@ -164,6 +162,7 @@ def test_an_executor_that_is_killed_half_way_is_replaced(
     spark: SparkSession, alone: list[dict[str, bytes]], two_cells: Experiment, tmp_path: Path
 ) -> None:
     marker = tmp_path / "killed"
-    sweep.run_sweep(spark, "two", two_cells, tmp_path / "out", engine="kernel", runner=engine(str(marker)))
+    out = LocalDirectory(tmp_path / "out")
+    sweep.run_sweep(spark, "two", two_cells, out, engine="kernel", runner=engine(str(marker)))
     assert marker.exists()
     assert tables_in(tmp_path / "out") == alone[0]

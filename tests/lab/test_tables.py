@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.stored_results import read_table
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
+from veilcast.lab.storage.location import LocalDirectory
 from veilcast.lab.tables import MeasureRow, VerdictRow
 
 MEASURED = [MeasureRow("e", "mu=0.1", seed, "leaf", "accuracy_all", 0.0, seed / 7) for seed in range(50)]
+FILE = f"{tables.place(MeasureRow, 'e')}/a.parquet"
 VERDICT = VerdictRow("e", "w", "f", "c", None, "value", 1, 2, 3, 4, 5, 6, 7, "fits", "fits", "")
 
 
@@ -22,22 +24,23 @@ VERDICT = VerdictRow("e", "w", "f", "c", None, "value", 1, 2, 3, 4, 5, 6, 7, "fi
 def test_a_written_table_is_read_back(rows: list[Any], tmp_path: Path) -> None:
     kind = type(rows[0]) if rows else MeasureRow
     table = tables.from_rows(kind, rows)
-    tables.write(tables.place(tmp_path, kind, "e", 3) / "some.parquet", table)
-    assert [kind(**row) for row in tables.read(tmp_path, kind, "e").to_pylist()] == rows
-    assert tables.read(tmp_path, kind, "other").num_rows == 0
+    tables.write(LocalDirectory(tmp_path), f"{tables.place(kind, 'e', 3)}/some.parquet", table)
+    assert [kind(**row) for row in read_table(tmp_path, kind, "e").to_pylist()] == rows
+    assert read_table(tmp_path, kind, "other").num_rows == 0
 
 
 def test_files_of_several_buckets_are_one_table_and_others_tools_find_the_experiment(tmp_path: Path) -> None:
     for bucket, rows in enumerate((MEASURED[:20], MEASURED[20:])):
-        tables.write(tables.place(tmp_path, MeasureRow, "e", bucket) / "a.parquet", tables.from_rows(MeasureRow, rows))
-    assert tables.read(tmp_path, MeasureRow, "e").equals(tables.from_rows(MeasureRow, MEASURED))
+        file = f"{tables.place(MeasureRow, 'e', bucket)}/a.parquet"
+        tables.write(LocalDirectory(tmp_path), file, tables.from_rows(MeasureRow, rows))
+    assert read_table(tmp_path, MeasureRow, "e").equals(tables.from_rows(MeasureRow, MEASURED))
     plain = pq.read_table(tmp_path / "measures").to_pylist()
     assert {row["experiment"] for row in plain} == {"e"}
 
 
 def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        tables.write(tmp_path / name, tables.from_rows(MeasureRow, MEASURED))
+        tables.write(LocalDirectory(tmp_path), name, tables.from_rows(MeasureRow, MEASURED))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -56,35 +59,26 @@ def test_the_same_rows_are_the_same_bytes(tmp_path: Path) -> None:
 )
 def test_a_file_of_another_schema_is_refused_by_its_column(change: Any, named: str, tmp_path: Path) -> None:
     stored = tables.from_rows(MeasureRow, MEASURED).drop_columns(["experiment"])
-    path = tables.place(tmp_path, MeasureRow, "e") / "a.parquet"
+    path = tmp_path / FILE
     path.parent.mkdir(parents=True)
     pq.write_table(change(stored), path)
     with pytest.raises(TamperedError, match=named):
-        tables.read(tmp_path, MeasureRow, "e")
+        read_table(tmp_path, MeasureRow, "e")
 
 
 def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
-    path = tables.place(tmp_path, MeasureRow, "e") / "a.parquet"
-    tables.write(path, tables.from_rows(MeasureRow, MEASURED))
+    path = tmp_path / FILE
+    tables.write(LocalDirectory(tmp_path), FILE, tables.from_rows(MeasureRow, MEASURED))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(TamperedError, match="no whole Parquet file"):
-        tables.read(tmp_path, MeasureRow, "e")
+        read_table(tmp_path, MeasureRow, "e")
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tables.place(tmp_path, MeasureRow, "e") / "a.parquet"
-    before = tables.from_rows(MeasureRow, MEASURED)
-    tables.write(path, before)
-
-    def full(table: pa.Table, file: Any, **_: object) -> None:
-        file.write(b"PAR1 and some more")
-        raise OSError(errno.ENOSPC, "")
-
-    monkeypatch.setattr(pq, "write_table", full)
-    with pytest.raises(StorageError, match="No space left on device"):
-        tables.write(path, tables.from_rows(MeasureRow, MEASURED[:3]))
-    assert list(path.parent.iterdir()) == [path]
-    assert tables.read(tmp_path, MeasureRow, "e").equals(before)
+def test_a_file_is_written_once(tmp_path: Path) -> None:
+    tables.write(LocalDirectory(tmp_path), FILE, tables.from_rows(MeasureRow, MEASURED))
+    with pytest.raises(StorageError, match=r"cannot write .*: File exists"):
+        tables.write(LocalDirectory(tmp_path), FILE, tables.from_rows(MeasureRow, MEASURED[:3]))
+    assert read_table(tmp_path, MeasureRow, "e").equals(tables.from_rows(MeasureRow, MEASURED))
 
 
 def test_every_table_has_a_schema_for_arrow_and_for_spark() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,21 @@ import msgspec
 from veilcast.lab import tables
 from veilcast.lab.experiment import verdicts
 from veilcast.lab.experiment.definition import Experiment, parse_experiment
-from veilcast.lab.experiment.manifest import Environment, StoredPortion, SweepManifest
+from veilcast.lab.experiment.manifest import (
+    Environment,
+    PortionsStored,
+    StoredPortion,
+    StoredTable,
+    SweepBegun,
+    SweepFinished,
+    SweepManifest,
+    encode_entry,
+    manifest_log,
+)
 from veilcast.lab.experiment.plan import SeedPortion
 from veilcast.lab.experiment.verdicts import ScoreTable
 from veilcast.lab.report.results import StoredResult
+from veilcast.lab.storage.location import LocalDirectory
 
 MEANS = Environment(
     "local[*]", 2, {"python": "3.12.1", "java": "25", "pyspark": "4.3.0", "numpy": "2.4.1", "numba": "0.68.0"}
@@ -23,7 +35,7 @@ MEANS = Environment(
 
 
 def make_stored_portion(first: int, last: int, means: Environment = MEANS) -> StoredPortion:
-    return StoredPortion(SeedPortion(first, last), 1000, {}, means, 20.0)
+    return StoredPortion(SeedPortion(first, last), 1000, StoredTable("measures/none.parquet", ""), means, 20.0)
 
 
 MANIFEST = SweepManifest(
@@ -232,19 +244,28 @@ def make_manifest(name: str, experiment: Experiment, **changes: Any) -> SweepMan
     return msgspec.structs.replace(MANIFEST, experiment=name, definition=msgspec.to_builtins(experiment), **changes)
 
 
-def encode_manifest(name: str, experiment: Experiment, **changes: Any) -> bytes:
-    return msgspec.json.encode(make_manifest(name, experiment, **changes))
+def write_manifest(root: Path, name: str, experiment: Experiment, **changes: Any) -> None:
+    """Begin the log of an experiment, without any scores."""
+    begun = msgspec.structs.replace(make_manifest(name, experiment, **changes), status="running", stored=())
+    assert manifest_log(LocalDirectory(root), name).create(0, encode_entry(SweepBegun(begun, fresh=True)))
 
 
 def write_result(root: Path, name: str, experiment: Experiment, **changes: Any) -> None:
     """Lay the tables and the manifest of an experiment down where a sweep puts them."""
+    location = LocalDirectory(root)
     rows = make_scores(name, experiment)
-    judged = make_verdicts(name, experiment, rows)
-    for row, content in ((tables.ScoreRow, rows), (tables.VerdictRow, judged)):
-        tables.write(tables.place(root, row, name) / "all.parquet", tables.from_rows(row, content))
-    path = root / "manifests" / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(encode_manifest(name, experiment, **changes))
+    contents: list[tuple[type[msgspec.Struct], Sequence[msgspec.Struct]]] = [
+        (tables.ScoreRow, rows),
+        (tables.VerdictRow, make_verdicts(name, experiment, rows)),
+    ]
+    written = []
+    for row, content in contents:
+        file = f"{tables.place(row, name)}/all.parquet"
+        written.append(StoredTable(file, tables.write(location, file, tables.from_rows(row, content))))
+    write_manifest(root, name, experiment, **changes)
+    log = manifest_log(location, name)
+    assert log.create(1, encode_entry(PortionsStored(MANIFEST.stored)))
+    assert log.create(2, encode_entry(SweepFinished(MANIFEST.seeds, written[0], written[1], 0.0)))
 
 
 def make_verdicts(name: str, experiment: Experiment, rows: list[tables.ScoreRow]) -> list[tables.VerdictRow]:

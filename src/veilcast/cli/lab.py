@@ -10,7 +10,6 @@ import argparse
 import fnmatch
 import math
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -68,7 +67,8 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.experiment.user_inputs import check_user_files
         from veilcast.lab.runs.table import choose_kept_tables
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
-    _check_directory(arguments.out)
+        from veilcast.lab.spark.locations import open_location
+    out = open_location(arguments.out)
     keep = [name for name in arguments.keep.split(",") if name]
     kept: dict[str, list[str]] = {}
     for name, definition, engine in chosen:
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         sweep.check_sweep(
             name,
             definition,
-            arguments.out,
+            out,
             engine=engine,
             quick=arguments.quick,
             data=data,
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
                 later,
                 name,
                 definition,
-                arguments.out,
+                out,
                 engine=engine,
                 runner=runners[name],
                 seeds=arguments.seeds,
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             if not arguments.json:
                 theirs = own_attacker_lines(result.scores.to_pylist(), {each["attacker"] for each in controls})
                 progress.say(context.say, [*_lines(result, definition), *theirs])
-    lines = [f"`veilcast lab report {shlex.quote(str(arguments.out))}` draws them"]
+    lines = [f"`veilcast lab report {shlex.quote(arguments.out)}` draws them"]
     return Report({"experiments": [_data(result) for result in results], "files": notes, "controls": controls}, lines)
 
 
@@ -213,15 +213,6 @@ def format_sheets(found: list[Row]) -> list[str]:
     return [line for row in found for line in (*_sheet(row), "")][:-1]
 
 
-def _check_directory(out: Path) -> None:
-    """Refuse a location of another file system, which would become a directory of this name."""
-    if found := re.match(r"([A-Za-z][A-Za-z0-9+.\-]+):/", str(out)):
-        raise ConfigError(
-            f"--out {out}: results are written to directories of this machine, not to {found[1]}; "
-            "choose a directory, and copy it when the sweep is complete"
-        )
-
-
 def _on_trace(
     loaded: list[tuple[str, Experiment]], file: Path, data: Path | None, say: Callable[[str], object]
 ) -> list[tuple[str, Experiment]]:
@@ -237,7 +228,8 @@ def _on_trace(
 def report(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
         from veilcast.lab.report import results_page
-    path = results_page.write_report(arguments.dir, arguments.out)
+        from veilcast.lab.spark.locations import open_location
+    path = results_page.write_report(open_location(arguments.dir), arguments.out)
     return Report({"page": str(path)}, [f"wrote {path}"])
 
 

@@ -20,7 +20,10 @@ def attack(arguments: argparse.Namespace, context: Context) -> Report:
     with lab_extra():
         from veilcast.lab.runs.stored_attack import attack_stored, choose_kept_experiments
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
-    names = choose_kept_experiments(arguments.dir, arguments.names)
+        from veilcast.lab.spark.locations import open_location
+    stored = open_location(arguments.dir)
+    out = open_location(arguments.out) if arguments.out is not None else None
+    names = choose_kept_experiments(stored, arguments.names)
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     attackers, sources, controls = _choose_attackers(arguments.attacker, say)
@@ -30,9 +33,7 @@ def attack(arguments: argparse.Namespace, context: Context) -> Report:
             progress.begin(f"starting Spark for {', '.join(names)}", 0, len(names))
             progress.watch(later.get())
         for name in names:
-            attacked = attack_stored(
-                later, arguments.dir, name, attackers, out=arguments.out, sources=sources, progress=progress
-            )
+            attacked = attack_stored(later, stored, name, attackers, out=out, sources=sources, progress=progress)
             found.append(_data(attacked))
             if not arguments.json:
                 progress.say(context.say, _lines(attacked, found[-1]))

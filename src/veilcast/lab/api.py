@@ -19,6 +19,7 @@ from veilcast.lab.experiment import user_inputs
 from veilcast.lab.experiment.definition import Experiment, load_experiment
 from veilcast.lab.experiment.sweep import SweepResult, run_sweep
 from veilcast.lab.runs.table import ENGINES
+from veilcast.lab.spark.locations import open_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +50,7 @@ def run(
     data: str | Path | None = None,
     attackers: Sequence[str | Path] = (),
 ) -> SweepResult:
-    """Run an experiment, by its name, its file or its definition, with its results in the directory `out`.
+    """Run an experiment, by its name, its file or its definition, with its results in the location `out`.
 
     As by `lab run`: stored runs are not made again, and `attackers` are files of attackers to add. A definition needs a
     `name`, and brings its own attackers. The controls of attackers are `lab.runs.attacker_controls.run_controls`.
@@ -73,5 +74,13 @@ def run(
     if found:
         runner = user_inputs.RunWithAttackers(runner, user_inputs.find_sources(definition))
     return run_sweep(
-        spark, name, definition, Path(out), engine=engine, runner=runner, seeds=seeds, quick=quick, data=folder
+        spark,
+        name,
+        definition,
+        open_location(str(out)),
+        engine=engine,
+        runner=runner,
+        seeds=seeds,
+        quick=quick,
+        data=folder,
     )

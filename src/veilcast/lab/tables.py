@@ -1,20 +1,19 @@
 """Every table of the lab, once: a row type each, from which the Arrow and the Spark schema follow.
 
 `veilcast.observe` defines the tables of what a network shows, because the core writes them. This module defines the
-tables that the lab itself makes. They are Parquet files under a root,
-`ROOT/TABLE/experiment=NAME/[bucket=K/]*.parquet`: the experiment is in the path and not in the file, as Spark, pyarrow
-and others expect it. A file is put in its place in one step, so every file there is complete. A reader gets the columns
+tables that the lab itself makes. They are Parquet files in a location,
+`TABLE/experiment=NAME/[bucket=K/]*.parquet`: the experiment is in the path and not in the file, as Spark, pyarrow and
+others expect it. Which files count is what a manifest says, so readers are given their names. A reader gets the columns
 that are defined here, in their order, or an error that names the wrong one.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 
 from veilcast import observe
 from veilcast.errors import StorageError, TamperedError
+from veilcast.lab.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,17 +31,6 @@ if TYPE_CHECKING:
 
 
 _ALL_ROWS: Final[Mapping[str, Collection[str]]] = {}
-
-
-class RunRow(observe.ObservationRow, frozen=True, gc=False):
-    """The origin of a run; its name is unique in its experiment."""
-
-    experiment: str
-    cell: str
-    params: str
-    """JSON text."""
-    seed: int
-    commit: str
 
 
 class GuessRow(observe.ObservationRow, frozen=True, gc=False):
@@ -191,10 +180,10 @@ def spark_schema(row: type[msgspec.Struct], *, stored: bool = False) -> StructTy
     return types.StructType(fields)
 
 
-def place(root: Path, row: type[msgspec.Struct], experiment: str, bucket: int | None = None) -> Path:
-    """The directory of an experiment's part of a table."""
-    base = root / TABLE_OF[row] / f"experiment={experiment}"
-    return base if bucket is None else base / f"bucket={bucket}"
+def place(row: type[msgspec.Struct], experiment: str, bucket: int | None = None) -> str:
+    """The directory of an experiment's part of a table, below the location."""
+    base = f"{TABLE_OF[row]}/experiment={experiment}"
+    return base if bucket is None else f"{base}/bucket={bucket}"
 
 
 def from_rows(row: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pa.Table:
@@ -220,61 +209,61 @@ def from_columns(table: str, /, **columns: Any) -> pa.Table:
     )
 
 
-def write(path: Path, table: pa.Table) -> None:
-    """Put a table at `path` in one step, without the columns that the path holds; equal rows give equal bytes."""
-    kept = table.drop_columns([name for name in table.column_names if name in _IN_PATH])
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            pq.write_table(kept, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise StorageError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}") from error
+def write(location: Location, name: str, table: pa.Table) -> str:
+    """Write a new file, without the columns that its path holds. Returns its digest; equal rows give equal bytes."""
+    kept = table.drop_columns([column for column in table.column_names if column in _IN_PATH])
+    packed = pa.BufferOutputStream()
+    pq.write_table(kept, packed, compression="zstd")
+    data = packed.getvalue()
+    with location.open_new(name) as file:
+        file.write(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 def read(
-    root: Path,
+    location: Location,
     row: type[msgspec.Struct],
     experiment: str,
-    files: Sequence[Path] | None = None,
+    files: Iterable[str],
     *,
     where: Mapping[str, Collection[str]] = _ALL_ROWS,
 ) -> pa.Table:
-    """An experiment's part of a table: all files of it, or these files, in the order of their names. `where` names the
-    values that columns must have."""
-    parts = [_read_file(path, row, experiment, where) for path in _files(root, row, experiment, files)]
+    """The rows of files of an experiment's table, in the order of the files' names. `where` names the values that
+    columns must have."""
+    parts = [_read_file(location, name, row, experiment, where) for name in sorted(files)]
     return pa.concat_tables(parts) if parts else arrow_schema(row).empty_table()
 
 
 def frame(
-    spark: SparkSession, root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None = None
+    spark: SparkSession, location: Location, row: type[msgspec.Struct], experiment: str, files: Iterable[str]
 ) -> DataFrame:
     """The same as a Spark frame; only the files' footers are read here."""
     from pyspark.sql import functions as sql
 
     schema = spark_schema(row)
-    paths = _files(root, row, experiment, files)
-    for path in paths:
-        check(path, row)
-    if not paths:
+    names = sorted(files)
+    for name in names:
+        check(location, name, row)
+    if not names:
         return spark.createDataFrame([], schema)
     # Spark takes a path literally, except characters that it reads as a pattern.
-    places = [_PATTERN.sub(r"\\\g<0>", f"file://{path.resolve()}") for path in paths]
+    places = [_PATTERN.sub(r"\\\g<0>", location.uri_of(name)) for name in names]
     rows = spark.read.schema(spark_schema(row, stored=True)).parquet(*places)
     return rows.withColumn("experiment", sql.lit(experiment)).select(*schema.fieldNames())
 
 
-def check(path: Path, row: type[msgspec.Struct]) -> None:
+def check(location: Location, name: str, row: type[msgspec.Struct]) -> None:
     """Raise `TamperedError`, naming the column, unless this is a file of that table."""
+    path = location.path_of(name)
     try:
-        found = pq.read_schema(path)
+        with location.open_file(name) as file:
+            found = pq.read_schema(file)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, row, error) from error
+    _check_schema(path, row, found)
+
+
+def _check_schema(path: str, row: type[msgspec.Struct], found: pa.Schema) -> None:
     wanted = arrow_schema(row, stored=True)
     for field in wanted:
         if field.name not in found.names:
@@ -288,20 +277,15 @@ def check(path: Path, row: type[msgspec.Struct]) -> None:
             raise TamperedError(f"{path} is no file of {TABLE_OF[row]}: it has a column {name}, which is not of it")
 
 
-def _files(root: Path, row: type[msgspec.Struct], experiment: str, files: Sequence[Path] | None) -> list[Path]:
-    # An incomplete file has a name that begins with a dot.
-    found = place(root, row, experiment).rglob("[!.]*.parquet") if files is None else files
-    return sorted(found)
-
-
 def _read_file(
-    path: Path, row: type[msgspec.Struct], experiment: str, where: Mapping[str, Collection[str]]
+    location: Location, name: str, row: type[msgspec.Struct], experiment: str, where: Mapping[str, Collection[str]]
 ) -> pa.Table:
-    check(path, row)
-    schema = arrow_schema(row)
+    check(location, name, row)
+    path, schema = location.path_of(name), arrow_schema(row)
     try:
         chosen = [(column, "in", list(values)) for column, values in where.items()]
-        table = pq.read_table(path, partitioning=None, filters=chosen or None)
+        with location.open_file(name) as file:
+            table = pq.read_table(file, partitioning=None, filters=chosen or None)
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, row, error) from error
     for field in arrow_schema(row, stored=True):
@@ -311,7 +295,7 @@ def _read_file(
     return pa.table([named if name in _IN_PATH else table[name] for name in schema.names], schema=schema)
 
 
-def _unreadable(path: Path, row: type[msgspec.Struct], error: Exception) -> StorageError | TamperedError:
+def _unreadable(path: str, row: type[msgspec.Struct], error: Exception) -> StorageError | TamperedError:
     if isinstance(error, OSError) and error.errno:
         return StorageError(f"cannot read {path}: {os.strerror(error.errno)}")
     return TamperedError(f"{path} is no file of {TABLE_OF[row]}: it is no whole Parquet file")
@@ -341,7 +325,6 @@ _IN_PATH: Final = ("experiment",)
 
 TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     **observe.TABLES,
-    "runs": RunRow,
     "guesses": GuessRow,
     "streams": StreamRow,
     "stream_guesses": StreamGuessRow,
@@ -354,8 +337,6 @@ TABLES: Final[dict[str, type[msgspec.Struct]]] = {
     "interactions": Interaction,
     "replayed": Replayed,
 }
-OBSERVATIONS: Final = tuple(
-    name for name, row in TABLES.items() if issubclass(row, observe.ObservationRow) and row is not RunRow
-)
+OBSERVATIONS: Final = tuple(name for name, row in TABLES.items() if issubclass(row, observe.ObservationRow))
 """The tables that a run can give: what an adversary saw, what it guesses, and what is true."""
 TABLE_OF: Final[dict[type[msgspec.Struct], str]] = {row: name for name, row in TABLES.items()}

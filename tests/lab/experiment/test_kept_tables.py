@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from support.stored_results import files_of
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment import kept_tables, sweep
@@ -20,6 +21,8 @@ from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.experiment.params import Measure, RunFunction
 from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
 from veilcast.lab.runs.table import ENGINES
+from veilcast.lab.spark.locations import address_of
+from veilcast.lab.storage.location import LocalDirectory
 from veilcast.lab.tables import MeasureRow
 
 pytestmark = pytest.mark.usefixtures("small_buckets")
@@ -34,16 +37,16 @@ def do(
     runner: RunFunction = ENGINES["kernel"],
     **options: Any,
 ) -> sweep.SweepResult:
-    return sweep.run_sweep(spark, "two", experiment, out, engine="kernel", runner=runner, keep=keep, **options)
+    return sweep.run_sweep(
+        spark, "two", experiment, LocalDirectory(out), engine="kernel", runner=runner, keep=keep, **options
+    )
 
 
 def contents(out: Path, result: sweep.SweepResult) -> dict[str, bytes]:
     """Every listed file of a kept table, and all other tables, byte for byte; the part of a name that is an attempt's
     is left out."""
     listed = [out / file.path for stored in result.manifest.stored for file in stored.kept]
-    others = [
-        path for row in (MeasureRow, tables.ScoreRow) for path in tables.place(out, row, "two").rglob("*.parquet")
-    ]
+    others = [path for row in (MeasureRow, tables.ScoreRow) for path in files_of(out, row, "two")]
     return {re.sub(r"\.[0-9a-f]{8}\.", ".", str(path.relative_to(out))): path.read_bytes() for path in listed + others}
 
 
@@ -93,10 +96,10 @@ def test_a_table_is_read_again_with_the_rows_of_each_run(
     spark: SparkSession, two_cells: Experiment, here: tuple[Path, sweep.SweepResult]
 ) -> None:
     out, result = here
-    cells = kept_tables.read_kept(out, result.manifest, "cells")
-    assert sorted(kept_tables.kept_frame(spark, out, result.manifest, "cells").toArrow().to_pylist(), key=str) == (
-        sorted(cells.to_pylist(), key=str)
-    )
+    cells = kept_tables.read_kept(LocalDirectory(out), result.manifest, "cells")
+    assert sorted(
+        kept_tables.kept_frame(spark, LocalDirectory(out), result.manifest, "cells").toArrow().to_pylist(), key=str
+    ) == (sorted(cells.to_pylist(), key=str))
     for cell in two_cells.make_cells():
         for seed in range(4):
             parts: list[pa.Table] = []
@@ -108,13 +111,13 @@ def test_a_table_is_read_again_with_the_rows_of_each_run(
 def test_every_file_says_where_its_rows_come_from(here: tuple[Path, sweep.SweepResult]) -> None:
     out, result = here
     file = next(file for file in result.manifest.stored[1].kept if file.table == "truth")
-    lineage = kept_tables.read_lineage(out / file.path)
+    lineage = kept_tables.read_lineage(LocalDirectory(out), file.path)
     assert (lineage["experiment"], lineage["cell"], lineage["seeds"]) == ("two", "mu=0.25", [2, 3])
     assert lineage["runs"] == ["mu=0.25 seed=2", "mu=0.25 seed=3"]
     assert lineage["fingerprint"] == result.manifest.fingerprint
     assert '"mu":0.25' in lineage["params"]
     with pytest.raises(TamperedError, match="does not say from which runs"):
-        kept_tables.read_lineage(next(tables.place(out, MeasureRow, "two").rglob("*.parquet")))
+        kept_tables.read_lineage(LocalDirectory(out), result.manifest.stored[0].measures.path)
 
 
 def test_measures_do_not_depend_on_what_is_kept(
@@ -131,11 +134,11 @@ def test_a_result_without_the_tables_is_not_continued_with_them(two_cells: Exper
     again = do(None, two_cells, tmp_path, keep=())
     assert all({file.table for file in stored.kept} == {"truth"} for stored in again.manifest.stored)
     with pytest.raises(StorageError, match="has no cells of two: it kept truth"):
-        kept_tables.read_kept(tmp_path, again.manifest, "cells")
+        kept_tables.read_kept(LocalDirectory(tmp_path), again.manifest, "cells")
     fresh = do(None, two_cells, tmp_path, keep=(), fresh=True)
     assert not list((tmp_path / "truth").rglob("*.parquet"))
     with pytest.raises(StorageError, match="it kept no tables"):
-        kept_tables.read_kept(tmp_path, fresh.manifest, "truth")
+        kept_tables.read_kept(LocalDirectory(tmp_path), fresh.manifest, "truth")
 
 
 def test_a_kept_file_that_was_cut_or_removed_is_noticed(two_cells: Experiment, tmp_path: Path) -> None:
@@ -171,7 +174,9 @@ def test_large_tables_are_written_in_row_groups_whatever_the_parts(
     found = []
     for number, parts in enumerate(([25], [10, 10, 5])):
         root = tmp_path / str(number)
-        writer = kept_tables.KeptWriter(kept_tables.KeptOutput(str(root), "e", ("topology",), {}), 0, "all", b"{}", [0])
+        writer = kept_tables.KeptWriter(
+            kept_tables.KeptOutput(address_of(LocalDirectory(root)), "e", ("topology",), {}), 0, "all", b"{}", [0]
+        )
         recorder = writer.record_run("r")
         at = 0
         for rows in parts:
@@ -195,17 +200,3 @@ def test_a_runner_without_tables_is_refused_by_the_command_before_anything_start
         assert told in error
         assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_a_location_of_another_file_system_is_refused_before_anything_is_made(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from veilcast.cli.main import main
-
-    monkeypatch.chdir(tmp_path)
-    for place in ("s3a://bucket/x", "hdfs://host:9000/x", "file:///tmp/x"):
-        assert main(["lab", "run", "mesh-fig07", "--quick", "--out", place]) == 3
-        error = capsys.readouterr().err
-        assert "choose a directory" in error
-        assert error.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []

@@ -34,14 +34,14 @@ def test_a_hole_is_filled_and_nothing_else() -> None:
 def test_a_hundred_seeds_are_five_files() -> None:
     portions = plan.missing_portions(100, [], CELLS)
     assert len(portions) == 5
-    assert portions[1].file == "seeds-000020-000039.parquet"
+    assert portions[1].stem == "seeds-000020-000039"
 
 
-@pytest.mark.parametrize("cells", [1, 5, 11])
+@pytest.mark.parametrize("cells", [1, 5, 11, 20, 24])
 def test_a_million_seeds_are_less_than_a_thousand_files(cells: int) -> None:
     portions = plan.missing_portions(plan.SEEDS_MAX, [], cells)
-    # Two tables and an entry of the manifest for each; a manifest, scores, verdicts and a lock.
-    assert 3 * len(portions) + 4 < 1000
+    # Measures and an entry of the manifest for each; the first entry and the last, scores and verdicts.
+    assert 2 * len(portions) + 4 < 1000
     assert max(portion.seeds for portion in portions) * cells <= plan._PORTION_RUNS
 
 

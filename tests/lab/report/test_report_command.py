@@ -25,7 +25,7 @@ def test_it_writes_the_page_where_it_is_told_to(tmp_path: Path, capsys: pytest.C
 def test_results_that_are_none_leave_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "report", str(tmp_path)]) != exits.OK
     sample_results.write_result(tmp_path, "mesh-games", sample_results.make_experiments()["mesh-games"])
-    (tmp_path / "manifests" / "mesh-games.json").write_text("{}")
+    (tmp_path / "manifests/mesh-games/000000.json").write_text("{}\n")
     assert main(["lab", "report", str(tmp_path)]) != exits.OK
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2

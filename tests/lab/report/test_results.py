@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from support import sample_results
 from veilcast.errors import LocalError, StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.report import results
+from veilcast.lab.storage.location import LocalDirectory
 
 
 @pytest.fixture
@@ -23,11 +25,14 @@ def swept(tmp_path: Path) -> Path:
 
 
 def edit(path: Path, **changes: object) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    """Change what an entry says of the manifest."""
+    entry = json.loads(path.read_text())
+    entry["manifest"] |= changes
+    path.write_text(json.dumps(entry) + "\n")
 
 
 def test_every_result_comes_with_its_definition_scores_and_verdicts(swept: Path) -> None:
-    found = {result.name: result for result in results.read_results(swept)}
+    found = {result.name: result for result in results.read_results(LocalDirectory(swept))}
     assert list(found) == sorted(sample_results.make_experiments())
     degrees = found["mesh-degrees"]
     assert degrees.experiment == sample_results.make_experiments()["mesh-degrees"]
@@ -37,85 +42,85 @@ def test_every_result_comes_with_its_definition_scores_and_verdicts(swept: Path)
 
 
 def test_a_sweep_that_runs_or_was_quick_is_in_doubt(swept: Path) -> None:
-    edit(swept / "manifests" / "mesh-games.json", status="running", stored=[])
-    edit(swept / "manifests" / "mesh-sizes.json", quick=True)
-    doubts = {result.name: result.doubt for result in results.read_results(swept)}
+    (swept / "manifests/mesh-games/000002.json").unlink()
+    edit(swept / "manifests/mesh-sizes/000000.json", quick=True)
+    doubts = {result.name: result.doubt for result in results.read_results(LocalDirectory(swept))}
     assert doubts == {"mesh-degrees": "", "mesh-games": "incomplete", "mesh-lambdas": "", "mesh-sizes": "quick"}
 
 
 def test_a_sweep_that_has_just_begun_has_no_scores_and_may_be_read(tmp_path: Path) -> None:
     experiment = sample_results.make_experiments()["mesh-games"]
-    path = tmp_path / "manifests" / "mesh-games.json"
-    path.parent.mkdir()
-    path.write_bytes(sample_results.encode_manifest("mesh-games", experiment, status="running", stored=()))
-    (result,) = results.read_results(tmp_path)
+    sample_results.write_manifest(tmp_path, "mesh-games", experiment)
+    (result,) = results.read_results(LocalDirectory(tmp_path))
     assert (result.doubt, result.seeds, result.verdicts) == ("incomplete", 0, ())
 
 
 @pytest.mark.parametrize("empty", ["", "not-there"])
 def test_a_directory_without_results_is_told_with_what_makes_them(tmp_path: Path, empty: str) -> None:
     with pytest.raises(StorageError, match="holds no results; `veilcast lab run"):
-        results.read_results(tmp_path / empty)
+        results.read_results(LocalDirectory(tmp_path / empty))
 
 
 def test_scores_without_a_manifest_are_refused(swept: Path) -> None:
-    (swept / "manifests" / "mesh-games.json").unlink()
-    with pytest.raises(TamperedError, match=r"experiment=mesh-games has no manifest"):
-        results.read_results(swept)
+    shutil.rmtree(swept / "manifests/mesh-games")
+    with pytest.raises(TamperedError, match=r"experiment=mesh-games/all.parquet has no manifest"):
+        results.read_results(LocalDirectory(swept))
 
 
 def test_a_complete_sweep_without_its_scores_is_refused(swept: Path) -> None:
-    (tables.place(swept, tables.ScoreRow, "mesh-games") / "all.parquet").unlink()
-    with pytest.raises(TamperedError, match="calls its sweep complete, but there are no scores"):
-        results.read_results(swept)
+    (swept / tables.place(tables.ScoreRow, "mesh-games") / "all.parquet").unlink()
+    with pytest.raises(StorageError, match=r"cannot read .*scores/.*mesh-games/all\.parquet: No such file"):
+        results.read_results(LocalDirectory(swept))
 
 
 @pytest.mark.parametrize(
     "manifest",
-    [b"", b"{}", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"experiment": "mesh-games"}'],
-    ids=["empty", "no keys", "no object", "no text", "deep", "few keys"],
+    [b"{}", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"experiment": "mesh-games"}'],
+    ids=["no keys", "no object", "no text", "deep", "few keys"],
 )
 def test_a_manifest_that_is_none_is_named(swept: Path, manifest: bytes) -> None:
-    (swept / "manifests" / "mesh-games.json").write_bytes(manifest)
-    with pytest.raises(TamperedError, match=r"mesh-games\.json is no manifest of ours"):
-        results.read_results(swept)
+    (swept / "manifests/mesh-games/000001.json").write_bytes(manifest + b"\n")
+    with pytest.raises(TamperedError, match=r"mesh-games/000001\.json is no manifest of ours"):
+        results.read_results(LocalDirectory(swept))
 
 
 def test_a_definition_that_is_none_and_a_manifest_of_another_are_named(swept: Path) -> None:
-    path = swept / "manifests" / "mesh-games.json"
+    path = swept / "manifests/mesh-games/000000.json"
     whole = path.read_bytes()
     edit(path, definition={"title": "?"})
-    with pytest.raises(TamperedError, match=r"mesh-games\.json is no manifest of ours"):
-        results.read_results(swept)
+    with pytest.raises(TamperedError, match="the manifest of mesh-games is no manifest of ours"):
+        results.read_results(LocalDirectory(swept))
     path.write_bytes(whole)
     edit(path, experiment="mesh-sizes")
     with pytest.raises(TamperedError, match="is the manifest of mesh-sizes"):
-        results.read_results(swept)
+        results.read_results(LocalDirectory(swept))
 
 
 @pytest.mark.parametrize("row", [tables.ScoreRow, tables.VerdictRow])
 def test_a_file_of_another_table_is_named_with_its_column(
     swept: Path, row: type[tables.ScoreRow | tables.VerdictRow]
 ) -> None:
-    path = tables.place(swept, row, "mesh-games") / "all.parquet"
+    path = swept / tables.place(row, "mesh-games") / "all.parquet"
     pq.write_table(pa.table({"cell": ["a"], "step": ["not a number"]}), path)
     with pytest.raises(TamperedError, match=r"all\.parquet.*column") as caught:
-        results.read_results(swept)
+        results.read_results(LocalDirectory(swept))
     assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_cut_short_is_named(swept: Path) -> None:
-    path = tables.place(swept, tables.ScoreRow, "mesh-games") / "all.parquet"
+    path = swept / tables.place(tables.ScoreRow, "mesh-games") / "all.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(LocalError, match=r"all\.parquet"):
-        results.read_results(swept)
+        results.read_results(LocalDirectory(swept))
 
 
 def test_a_verdict_of_an_unknown_word_is_refused(swept: Path) -> None:
     name, experiment = "mesh-games", sample_results.make_experiments()["mesh-games"]
     rows = sample_results.make_verdicts(name, experiment, sample_results.make_scores(name, experiment))
     odd = tables.from_rows(tables.VerdictRow, rows).to_pylist()[0] | {"verdict": "splendid"}
-    path = tables.place(swept, tables.VerdictRow, name) / "all.parquet"
-    tables.write(path, tables.from_rows(tables.VerdictRow, [tables.VerdictRow(**odd)]))
+    path = swept / tables.place(tables.VerdictRow, name) / "all.parquet"
+    path.unlink()
+    table = tables.from_rows(tables.VerdictRow, [tables.VerdictRow(**odd)])
+    tables.write(LocalDirectory(swept), path.relative_to(swept).as_posix(), table)
     with pytest.raises(TamperedError, match="splendid"):
-        results.read_results(swept)
+        results.read_results(LocalDirectory(swept))

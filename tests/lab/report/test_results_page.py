@@ -21,6 +21,7 @@ from veilcast.lab.experiment.manifest import Environment
 from veilcast.lab.experiment.verdicts import ScoreTable
 from veilcast.lab.report import results_page
 from veilcast.lab.report.results import StoredResult
+from veilcast.lab.storage.location import LocalDirectory
 
 HOSTILE = '"><script>alert(1)</script><img src=//evil.example/x>\x07'
 
@@ -243,10 +244,10 @@ def test_hostile_words_stay_words(tmp_path: Path) -> None:
 def test_a_directory_of_results_becomes_a_page_with_its_figures_as_files(tmp_path: Path) -> None:
     for name, experiment in sample_results.make_experiments().items():
         sample_results.write_result(tmp_path, name, experiment)
-    path = results_page.write_report(tmp_path)
+    path = results_page.write_report(LocalDirectory(tmp_path))
     assert path == tmp_path / "report.html"
     assert Reader(path.read_text()).tags["figure"] == 4
-    elsewhere = results_page.write_report(tmp_path, tmp_path / "sub" / "page.html")
+    elsewhere = results_page.write_report(LocalDirectory(tmp_path), tmp_path / "sub" / "page.html")
     assert elsewhere.read_text() == path.read_text()
     names = sorted(path.name for path in (tmp_path / "sub" / "figures").iterdir())
     assert names[:2] == ["mesh-degrees-accuracy.csv", "mesh-degrees-accuracy.svg"]

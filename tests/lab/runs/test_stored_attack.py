@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from support.stored_results import read_table
 from veilcast.cli.main import main
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab.experiment import sweep
@@ -19,7 +20,8 @@ from veilcast.lab.runs import stored_attack, stored_attack_task
 from veilcast.lab.runs.stored_attack import attack_stored, read_guesses
 from veilcast.lab.runs.stored_attack_task import AttackTask, count_different, find_stored_attack
 from veilcast.lab.runs.table import ENGINES, choose_kept_tables
-from veilcast.lab.tables import MeasureRow, read
+from veilcast.lab.storage.location import LocalDirectory
+from veilcast.lab.tables import MeasureRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,7 +83,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, sweep.SweepRe
     name, definition = load_experiment(str(root / "again.toml"))
     keep = choose_kept_tables(["all"], ["mesh.epochs"], "kernel")
     return root, sweep.run_sweep(
-        None, name, definition, root, engine="kernel", runner=ENGINES["kernel"], seeds=2, keep=keep
+        None, name, definition, LocalDirectory(root), engine="kernel", runner=ENGINES["kernel"], seeds=2, keep=keep
     )
 
 
@@ -94,13 +96,13 @@ def test_a_stored_run_gives_the_guesses_and_measures_of_the_sweep_to_the_last_di
     swept: tuple[Path, sweep.SweepResult],
 ) -> None:
     root, result = swept
-    attacked = attack_stored(None, root, "again")
-    kept = read_kept(root, result.manifest, "guesses")
+    attacked = attack_stored(None, LocalDirectory(root), "again")
+    kept = read_kept(LocalDirectory(root), result.manifest, "guesses")
     assert (attacked.guesses, attacked.compared, attacked.different) == (len(kept), len(kept), 0)
     assert len(kept) > 1_000
     assert attacked.measures is not None
     attacks = {"leaf", "closure", "disclosure", "group-testing", "linear", "predecessor", "first-spy"}
-    before = values(read(root, MeasureRow, "again"), attacks)
+    before = values(read_table(root, MeasureRow, "again"), attacks)
     assert values(attacked.measures, attacks) == before
     assert {key[2] for key in before} == attacks
 
@@ -114,12 +116,14 @@ def test_other_kinds_of_runs_can_be_attacked_again_too(
     name, definition = load_experiment(str(tmp_path / "other.toml"))
     engine = definition.engines[0]
     keep = choose_kept_tables(["all"], [definition.kind], engine)
-    sweep.run_sweep(None, name, definition, tmp_path, engine=engine, runner=ENGINES[engine], seeds=1, keep=keep)
-    attacked = attack_stored(None, tmp_path, name)
+    sweep.run_sweep(
+        None, name, definition, LocalDirectory(tmp_path), engine=engine, runner=ENGINES[engine], seeds=1, keep=keep
+    )
+    attacked = attack_stored(None, LocalDirectory(tmp_path), name)
     assert (attacked.compared, attacked.different) == (attacked.guesses, 0)
     assert attacked.measures is not None
     found = values(attacked.measures, set(attacked.measures["attack"].to_pylist()))
-    before = values(read(tmp_path, MeasureRow, name), {key[2] for key in found})
+    before = values(read_table(tmp_path, MeasureRow, name), {key[2] for key in found})
     assert len(found) > 5
     assert {key: before[key] for key in found} == found
 
@@ -129,14 +133,16 @@ def test_spark_gives_the_same_guesses_and_scores_in_the_same_bytes(
     spark: SparkSession, swept: tuple[Path, sweep.SweepResult], tmp_path: Path
 ) -> None:
     root, _ = swept
-    here = attack_stored(None, root, "again", out=tmp_path / "here")
-    there = attack_stored(spark, root, "again", out=tmp_path / "there")
+    here = attack_stored(None, LocalDirectory(root), "again", out=LocalDirectory(tmp_path / "here"))
+    there = attack_stored(spark, LocalDirectory(root), "again", out=LocalDirectory(tmp_path / "there"))
     assert there.different == 0
     assert there.scores is not None
     assert there.scores.equals(here.scores)
     assert there.measures is not None
     assert there.measures.equals(here.measures)
-    assert read_guesses(tmp_path / "there", "again").equals(read_guesses(tmp_path / "here", "again"))
+    assert read_guesses(LocalDirectory(tmp_path / "there"), "again").equals(
+        read_guesses(LocalDirectory(tmp_path / "here"), "again")
+    )
 
 
 @pytest.mark.all_only
@@ -144,21 +150,21 @@ def test_runs_too_large_for_a_task_give_the_same_guesses_by_the_aggregations_of_
     spark: SparkSession, swept: tuple[Path, sweep.SweepResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, _ = swept
-    small = attack_stored(None, root, "again")
+    small = attack_stored(None, LocalDirectory(root), "again")
     monkeypatch.setattr(stored_attack, "RUN_ROWS", 0)
-    large = attack_stored(spark, root, "again")
+    large = attack_stored(spark, LocalDirectory(root), "again")
     assert (large.compared, large.different) == (small.guesses, 0)
     assert large.scores is not None
     assert large.scores.equals(small.scores)
     with pytest.raises(ConfigError, match="too large for one process"):
-        attack_stored(None, root, "again")
+        attack_stored(None, LocalDirectory(root), "again")
 
 
 def test_a_task_that_takes_a_file_in_parts_guesses_the_same(
     swept: tuple[Path, sweep.SweepResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, _ = swept
-    whole = attack_stored(None, root, "again")
+    whole = attack_stored(None, LocalDirectory(root), "again")
     taken = []
     attack = stored_attack_task.AttackTask.attack
 
@@ -168,7 +174,7 @@ def test_a_task_that_takes_a_file_in_parts_guesses_the_same(
 
     monkeypatch.setattr(stored_attack_task.AttackTask, "attack", count)
     monkeypatch.setattr(stored_attack_task, "_ROWS_AT_ONCE", 1)
-    parts = attack_stored(None, root, "again")
+    parts = attack_stored(None, LocalDirectory(root), "again")
     assert taken == [1] * 4
     assert (parts.compared, parts.different) == (whole.guesses, 0)
     assert parts.measures is not None
@@ -179,8 +185,8 @@ def test_a_named_attacker_alone_is_asked_even_if_the_sweep_did_not_ask_it(
     swept: tuple[Path, sweep.SweepResult], tmp_path: Path
 ) -> None:
     root, _ = swept
-    attacked = attack_stored(None, root, "again", ["centrality"], out=tmp_path)
-    asked = set(read_guesses(tmp_path, "again")["attack"].to_pylist())
+    attacked = attack_stored(None, LocalDirectory(root), "again", ["centrality"], out=LocalDirectory(tmp_path))
+    asked = set(read_guesses(LocalDirectory(tmp_path), "again")["attack"].to_pylist())
     assert asked >= {"centrality"}
     assert "leaf" not in asked
     assert attacked.measures is not None
@@ -190,7 +196,7 @@ def test_a_named_attacker_alone_is_asked_even_if_the_sweep_did_not_ask_it(
 
 def test_a_changed_guess_is_counted(swept: tuple[Path, sweep.SweepResult]) -> None:
     root, result = swept
-    kept = read_kept(root, result.manifest, "guesses")
+    kept = read_kept(LocalDirectory(root), result.manifest, "guesses")
     scores = kept["score"].to_numpy().copy()
     scores[7] += 1
     changed = kept.set_column(kept.column_names.index("score"), "score", pa.array(scores))
@@ -199,9 +205,9 @@ def test_a_changed_guess_is_counted(swept: tuple[Path, sweep.SweepResult]) -> No
 
 def test_written_guesses_say_where_they_come_from(swept: tuple[Path, sweep.SweepResult], tmp_path: Path) -> None:
     root, result = swept
-    attacked = attack_stored(None, root, "again", ["leaf"], out=tmp_path)
+    attacked = attack_stored(None, LocalDirectory(root), "again", ["leaf"], out=LocalDirectory(tmp_path))
     for file in attacked.files:
-        lineage = read_lineage(tmp_path / file.path)
+        lineage = read_lineage(LocalDirectory(tmp_path), file.path)
         assert lineage["stored"] == str(root.resolve())
         assert lineage["made_by"] == result.manifest.fingerprint
         assert lineage["seeds"] == [0, 1]
@@ -221,7 +227,7 @@ def test_attackers_are_never_handed_the_truth(
         return attack(observed, *rest)
 
     monkeypatch.setattr(attack_suite, "attack_tables", watch)
-    attack_stored(None, swept[0], "again", ["leaf"])
+    attack_stored(None, LocalDirectory(swept[0]), "again", ["leaf"])
     assert "cells" in handed
     assert not handed & {"truth", "guesses"}
 
@@ -234,16 +240,16 @@ def test_the_command_tells_that_kept_guesses_are_the_same_and_writes_its_own(
     assert main(["lab", "attack", str(root), "--attacker", "leaf", "--out", str(out), "--json"]) == 0
     (told,) = msgspec.json.decode(capsys.readouterr().out)["experiments"]
     assert (told["experiment"], told["different"], told["tasks"]) == ("again", 0, 2)
-    assert told["compared"] == told["guesses"] == len(read_guesses(out, "again")) > 0
+    assert told["compared"] == told["guesses"] == len(read_guesses(LocalDirectory(out), "again")) > 0
     assert any(row["metric"] == "auc" for row in told["scores"])
 
 
 def test_what_cannot_be_attacked_is_told_in_one_line(swept: tuple[Path, sweep.SweepResult], tmp_path: Path) -> None:
     root, _ = swept
     with pytest.raises(ConfigError, match=r"no attack .*nonsense"):
-        attack_stored(None, root, "again", ["nonsense"])
+        attack_stored(None, LocalDirectory(root), "again", ["nonsense"])
     with pytest.raises(StorageError):
-        attack_stored(None, tmp_path, "again")
+        attack_stored(None, LocalDirectory(tmp_path), "again")
     with pytest.raises(ConfigError, match=r"mesh\.clocks by kernel cannot be attacked again"):
         find_stored_attack("mesh.clocks", "kernel")
 

@@ -51,7 +51,7 @@ def add_lab(commands: Any) -> None:
         "names", nargs="+", metavar="NAME", help="an experiment of `lab list`, a pattern (mesh-fig*), all, or a file"
     )
     run.add_argument("--seeds", type=int, metavar="N", help="number of seeds (what each experiment asks for)")
-    run.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help=f"the directory for results ({_OUT})")
+    run.add_argument("--out", default=_OUT, metavar="DIR", help=f"the directory for results ({_OUT})")
     add_spark_options(run)
     run.add_argument("--data", type=Path, metavar="DIR", help="the directory of real data ($VEILCAST_DATA)")
     run.add_argument("--trace", type=Path, metavar="FILE", help="for brokers: your own interactions, as CSV or Parquet")
@@ -89,7 +89,7 @@ def add_lab(commands: Any) -> None:
         description="Attack the tables that `lab run --keep` has kept, by the attackers of the experiment or by those "
         "that you name. If the truth was kept, the guesses are measured; if guesses were kept, they are compared.",
     )
-    attack.add_argument("dir", type=Path, metavar="DIR", help="the directory of `lab run --out`")
+    attack.add_argument("dir", metavar="DIR", help="the directory of `lab run --out`")
     attack.add_argument("names", nargs="*", metavar="NAME", help="experiments in that directory (all that kept tables)")
     attack.add_argument(
         "--attacker",
@@ -98,12 +98,12 @@ def add_lab(commands: Any) -> None:
         metavar="ATTACK",
         help="an attacker by its name, or a Python file with one of your own; several times (those of the experiment)",
     )
-    attack.add_argument("--out", type=Path, metavar="DIR", help="write guesses, measures and scores to this directory")
+    attack.add_argument("--out", metavar="DIR", help="write guesses, measures and scores to this directory")
     add_spark_options(attack)
     runs(attack, Later("lab_attack", "attack"))
 
     report = verbs.add_parser("report", help="write one HTML page of the results in a directory")
-    report.add_argument("dir", type=Path, metavar="DIR", help="the directory of `lab run --out`")
+    report.add_argument("dir", metavar="DIR", help="the directory of `lab run --out`")
     report.add_argument("--out", type=Path, metavar="FILE", help="where to write the page (DIR/report.html)")
     runs(report, Later("lab", "report"))
 
@@ -183,4 +183,4 @@ def add_audit(commands: Any) -> None:
     runs(parser, Later("audit", "run"))
 
 
-_OUT: Final = Path("veilcast-results")
+_OUT: Final = "veilcast-results"

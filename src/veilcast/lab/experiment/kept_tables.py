@@ -1,8 +1,8 @@
 """Observation tables that a sweep keeps: the files that its tasks write, and how they are read again.
 
 A task writes one file for each table and cell of a portion, straight into the results, under a name that no other
-attempt has: neither a lock nor a rename is needed. A file counts when the manifest lists it, so what a killed or
-repeated task left is ignored, and the next sweep removes it. The metadata of each file says which runs, code and
+attempt has. A file counts when the manifest lists it, so what a killed or repeated task left is ignored, and the next
+sweep removes it. The metadata of each file says which runs, code and
 parameters its rows come from. Rows go from the run to the file in parts; no process holds a table, and none of it goes
 through the process that sweeps.
 """
@@ -10,11 +10,9 @@ through the process that sweeps.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -25,6 +23,8 @@ from veilcast.decoding import JsonDecoder
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment.recorder import TableRecorder
+from veilcast.lab.spark.locations import LocationAddress
+from veilcast.lab.storage.location import Location, iterate_chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ class KeptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     table: str
     path: str
-    """Below the directory of results."""
+    """Below the location of results."""
     rows: int
     bytes: int
     sha256: str
@@ -65,7 +65,7 @@ class KeptGroup(msgspec.Struct, frozen=True):
 class KeptOutput(msgspec.Struct, frozen=True):
     """Which tables a sweep keeps, and where."""
 
-    root: str
+    root: LocationAddress
     experiment: str
     names: tuple[str, ...]
     lineage: dict[str, str]
@@ -76,7 +76,7 @@ class KeptWriter:
     """Writes the kept tables of some runs of one cell. Only `finish` makes files that may be listed."""
 
     def __init__(self, output: KeptOutput, cell: int, name: str, params: bytes, seeds: Sequence[int]) -> None:
-        self._output = output
+        self._output, self._location = output, output.root.open()
         self._stem = f"seeds-{seeds[0]:06}-{seeds[-1]:06}.cell-{cell}.{secrets.token_hex(4)}.parquet"
         lineage = output.lineage | {"experiment": output.experiment, "cell": name, "params": params.decode()}
         runs = [run_name(name, seed) for seed in seeds]
@@ -93,24 +93,20 @@ class KeptWriter:
 
     def _table(self, table: str) -> _OpenTable:
         if table not in self._open:
-            place = Path(self._output.root, table, f"experiment={self._output.experiment}")
-            self._open[table] = _OpenTable(table, Path(self._output.root), place / self._stem, self._metadata)
+            name = f"{tables.place(tables.TABLES[table], self._output.experiment)}/{self._stem}"
+            self._open[table] = _OpenTable(table, self._location, name, self._metadata)
         return self._open[table]
 
 
 class _OpenTable:
     """A file that is being written; rows wait until they fill a row group."""
 
-    def __init__(self, table: str, root: Path, path: Path, metadata: dict[bytes, bytes]) -> None:
-        self._table, self._root, self._path = table, root, path
+    def __init__(self, table: str, location: Location, name: str, metadata: dict[bytes, bytes]) -> None:
+        self._table, self._location, self._name = table, location, name
         self._schema = tables.arrow_schema(tables.TABLES[table]).with_metadata(metadata)
         self._waiting: list[pa.Table] = []
         self._rows = self._waiting_rows = 0
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("xb")
-        except OSError as error:
-            raise _cannot_write(path, error) from error
+        self._file = location.open_new(name)
         self._writer: Any = pq.ParquetWriter(self._file, self._schema, compression="zstd")
 
     def append(self, part: pa.Table) -> None:
@@ -121,27 +117,21 @@ class _OpenTable:
 
     def finish(self) -> KeptFile:
         self._flush()
-        try:
-            self._writer.close()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            with self._path.open("rb") as data:
-                digest = hashlib.file_digest(data, "sha256").hexdigest()
-            size = self._path.stat().st_size
-        except OSError as error:
-            raise _cannot_write(self._path, error) from error
-        return KeptFile(self._table, self._path.relative_to(self._root).as_posix(), self._rows, size, digest)
+        self._writer.close()
+        self._file.close()
+        digest, size = hashlib.sha256(), 0
+        with self._location.open_file(self._name) as data:
+            for part in iterate_chunks(data):
+                digest.update(part)
+                size += len(part)
+        return KeptFile(self._table, self._name, self._rows, size, digest.hexdigest())
 
     def _flush(self) -> None:
         if not self._waiting:
             return
         # One chunk, cut at fixed rows: the parts of a run must not show in the bytes.
         whole = pa.concat_tables(self._waiting).replace_schema_metadata(self._schema.metadata).combine_chunks()
-        try:
-            self._writer.write_table(whole, row_group_size=_GROUP_ROWS)
-        except OSError as error:
-            raise _cannot_write(self._path, error) from error
+        self._writer.write_table(whole, row_group_size=_GROUP_ROWS)
         self._rows += len(whole)
         self._waiting, self._waiting_rows = [], 0
 
@@ -151,14 +141,15 @@ def run_name(cell: str, seed: int) -> str:
     return f"{cell} seed={seed}"
 
 
-def check_kept_files(root: Path, files: Sequence[KeptFile]) -> None:
+def check_kept_files(location: Location, files: Sequence[KeptFile]) -> None:
     """Raise `StorageError` if this machine does not see what tasks have written."""
+    places = dict.fromkeys(file.path.rpartition("/")[0] for file in files)
+    seen = {file.name for place in places for file in location.list_files(place)}
     for file in files:
-        path = root / file.path
-        if not path.exists():
+        if file.path not in seen:
             raise StorageError(
-                f"an executor wrote {path} where this machine does not see it; with --keep, --out must be a directory "
-                "that all of them share"
+                f"an executor wrote {location.path_of(file.path)} where this machine does not see it; with --keep, "
+                "--out must be a location that all of them share"
             )
 
 
@@ -174,36 +165,33 @@ def list_groups(manifest: SweepManifest) -> list[KeptGroup]:
     ]
 
 
-def read_kept(root: Path, manifest: SweepManifest, table: str) -> pa.Table:
+def read_kept(location: Location, manifest: SweepManifest, table: str) -> pa.Table:
     """A kept table of an experiment. For small ones; `kept_frame` is for all."""
-    return tables.read(root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table))
+    return tables.read(location, tables.TABLES[table], manifest.experiment, _names(location, manifest, table))
 
 
-def kept_frame(spark: SparkSession, root: Path, manifest: SweepManifest, table: str) -> DataFrame:
+def kept_frame(spark: SparkSession, location: Location, manifest: SweepManifest, table: str) -> DataFrame:
     """The same as a frame of Spark."""
-    return tables.frame(spark, root, tables.TABLES[table], manifest.experiment, _paths(root, manifest, table))
+    return tables.frame(spark, location, tables.TABLES[table], manifest.experiment, _names(location, manifest, table))
 
 
-def read_lineage(path: Path) -> dict[str, Any]:
+def read_lineage(location: Location, name: str) -> dict[str, Any]:
     """The origin of the rows of a kept file."""
-    found = (pq.read_schema(path).metadata or {}).get(METADATA_KEY)
+    with location.open_file(name) as file:
+        found = (pq.read_schema(file).metadata or {}).get(METADATA_KEY)
     if found is None:
-        raise TamperedError(f"{path} does not say from which runs it is")
-    return dict(_LINEAGE.decode(found, path))
+        raise TamperedError(f"{location.path_of(name)} does not say from which runs it is")
+    return dict(_LINEAGE.decode(found, location.path_of(name)))
 
 
-def _paths(root: Path, manifest: SweepManifest, table: str) -> list[Path]:
+def _names(location: Location, manifest: SweepManifest, table: str) -> list[str]:
     if table not in manifest.keep:
         kept = f"it kept {', '.join(manifest.keep)}" if manifest.keep else "it kept no tables"
         raise StorageError(
-            f"{root} has no {table} of {manifest.experiment}: {kept}; "
+            f"{location.place} has no {table} of {manifest.experiment}: {kept}; "
             f"`veilcast lab run {manifest.experiment} --keep {table}` in another --out makes them"
         )
-    return [root / file.path for stored in manifest.stored for file in stored.kept if file.table == table]
-
-
-def _cannot_write(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"cannot write {path}: {os.strerror(error.errno) if error.errno else error}")
+    return [file.path for stored in manifest.stored for file in stored.kept if file.table == table]
 
 
 _NAME: Final = re.compile(r"seeds-(\d+)-(\d+)\.cell-(\d+)\.[0-9a-f]+\.parquet$")

@@ -1,9 +1,9 @@
 """The manifest of a result: how it was made, with which code, parameters, seeds, versions and command, and in what
 time.
 
-The manifest is a file, `manifests/NAME.json`, and beside it a directory with a small file for each stored portion. A
-portion's file is written once and never again, so the cost of a sweep grows with its portions and not with their
-square. `SweepManifest` is both together. Results of earlier versions have their portions in the first file.
+The manifest is a log, `manifests/NAME/000000.json` and so on (`write_once_log`). Its entries say that a sweep began,
+that portions are stored, and that scores and verdicts are. `SweepManifest` is what all entries together say. Entries
+are never changed, so the cost of a sweep grows with its portions and not with their square.
 
 A result counts only as far as its manifest lists it. Two results can be combined only if the same code, on the same
 libraries, made them from the same parameters and data by the same engine.
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,6 +29,8 @@ from veilcast.lab.experiment.kept_tables import KeptFile
 from veilcast.lab.experiment.kinds import add_kinds
 from veilcast.lab.experiment.plan import SeedPortion
 from veilcast.lab.spark.code_archive import code_fingerprint, package_root
+from veilcast.lab.storage.location import Location
+from veilcast.lab.storage.write_once_log import WriteOnceLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,14 +45,21 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     versions: dict[str, str]
 
 
+class StoredTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of a table that the sweep's own process has written."""
+
+    path: str
+    """Below the location of results."""
+    sha256: str
+
+
 class StoredPortion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A portion that is stored completely."""
 
     portion: SeedPortion
     rows: int
     """Rows of measures."""
-    sha256: dict[str, str]
-    """Digests of the portion's files, by table."""
+    measures: StoredTable
     means: Environment
     wall_s: float
     kept: tuple[KeptFile, ...] = ()
@@ -82,6 +92,8 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stored: tuple[StoredPortion, ...] = ()
     keep: tuple[str, ...] = ()
     """Names of the observation tables that are kept of every run."""
+    scores: StoredTable | None = None
+    verdicts: StoredTable | None = None
 
     def portions(self) -> list[SeedPortion]:
         return [stored.portion for stored in self.stored]
@@ -146,39 +158,162 @@ def describe_code() -> CodeVersion:
     return CodeVersion(code_fingerprint(), *_checkout())
 
 
-def read_manifest(path: Path) -> SweepManifest:
-    """Raises `StorageError` if a file cannot be read, and `TamperedError` if it is not of a manifest of ours."""
+class SweepBegun(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="begun", tag_field="entry"):
+    """A sweep has claimed the log."""
+
+    manifest: SweepManifest
+    """Without what is stored."""
+    fresh: bool
+    """Whether all earlier entries are discarded."""
+    void: tuple[int, ...] = ()
+    """Numbers of earlier entries that were incomplete: they never count."""
+
+
+class PortionsStored(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stored", tag_field="entry"):
+    portions: tuple[StoredPortion, ...]
+
+
+class SweepFinished(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="finished", tag_field="entry"):
+    seeds: int
+    scores: StoredTable
+    verdicts: StoredTable
+    wall_s: float
+
+
+LogEntry: TypeAlias = SweepBegun | PortionsStored | SweepFinished
+
+
+class ReadManifest(NamedTuple):
+    """What a log of a result says."""
+
+    manifest: SweepManifest | None
+    """None if no sweep has begun."""
+    next: int
+    """The number of the next entry."""
+    incomplete: tuple[int, ...]
+    """Entries that nobody has declared void, and that are incomplete."""
+    listed: frozenset[str]
+    """Every file that an entry lists, whether the entry counts or not; but no earlier scores and verdicts."""
+
+
+def manifest_log(location: Location, name: str) -> WriteOnceLog:
+    return WriteOnceLog(location, f"{MANIFESTS}/{name}")
+
+
+def list_manifests(location: Location) -> list[str]:
+    """The names of all experiments with a manifest, in order. Raises `StorageError` if an earlier version has written
+    one."""
+    found: dict[str, None] = {}
+    for file in location.list_files(MANIFESTS):
+        _, name, *entry = file.name.split("/")
+        if not entry and name.endswith(".json"):
+            raise StorageError(
+                f"{location.path_of(file.name)} is a manifest of an earlier version, which this one does not read; "
+                "report it with that version, or run the experiment again in another --out"
+            )
+        found[name] = None
+    return list(found)
+
+
+def read_manifest(location: Location, name: str) -> SweepManifest:
+    """Raises `StorageError` if there is none, and `TamperedError` if it is not of a manifest of ours."""
+    manifest = read_log(location, name).manifest
+    if manifest is None:
+        raise StorageError(f"{location.place} holds no results of {name}; `veilcast lab run {name}` makes some")
+    return manifest
+
+
+def read_log(location: Location, name: str) -> ReadManifest:
+    log = manifest_log(location, name)
+    while True:
+        numbers = log.numbers()
+        entries, void = _read_entries(log, numbers)
+        incomplete = tuple(number for number, entry in entries.items() if entry is None and number not in void)
+        # An entry that is completed meanwhile may declare others void.
+        if not any(log.read(number) for number in incomplete):
+            break
+    _check_whole(log, entries, void)
+    counted = {number: entry for number, entry in entries.items() if entry is not None and number not in void}
+    manifest = _combine(list(counted.values()))
+    if manifest is not None and manifest.experiment != name:
+        raise TamperedError(f"{log.path} is the manifest of {manifest.experiment}")
+    finished = [number for number, entry in counted.items() if isinstance(entry, SweepFinished)]
+    since = max(finished, default=0)
+    listed = [
+        path
+        for number, entry in entries.items()
+        if entry is not None and (number >= since or isinstance(entry, PortionsStored))
+        for path in _files(entry)
+    ]
+    return ReadManifest(manifest, max(numbers, default=-1) + 1, incomplete, frozenset(listed))
+
+
+def _read_entries(log: WriteOnceLog, numbers: Sequence[int]) -> tuple[dict[int, LogEntry | None], set[int]]:
+    """The entries in order, and the numbers of those that never count."""
+    entries: dict[int, LogEntry | None] = {}
+    void: set[int] = set()
+    # Entries before the last fresh start do not count, and may be on their way out.
+    for number in reversed(numbers):
+        line = log.read(number)
+        entries[number] = entry = None if line is None else _DECODER.decode(line, log.path_of(number))
+        if isinstance(entry, SweepBegun) and number not in void:
+            void.update(entry.void)
+            if entry.fresh:
+                break
+    return dict(sorted(entries.items())), void
+
+
+def encode_entry(entry: LogEntry) -> bytes:
+    return msgspec.json.encode(entry)
+
+
+def _check_whole(log: WriteOnceLog, entries: Mapping[int, LogEntry | None], void: Collection[int]) -> None:
+    for before, number in pairwise(entries):
+        if number != before + 1:
+            raise TamperedError(f"{log.path_of(before + 1)} is gone, though later entries follow it")
+        if entries[before] is None and before not in void and entries[number] is not None:
+            raise TamperedError(f"{log.path_of(before)} is cut, though later entries follow it")
+    first = next((entry for number, entry in entries.items() if entry is not None and number not in void), None)
+    if first is not None and not (isinstance(first, SweepBegun) and first.fresh):
+        raise TamperedError(f"{log.path} does not begin with the beginning of a sweep")
+
+
+def _combine(entries: Sequence[LogEntry]) -> SweepManifest | None:
+    """What entries say together, from the last fresh start on."""
+    found: SweepManifest | None = None
+    for entry in entries:
+        if isinstance(entry, SweepBegun):
+            _check_definition(entry.manifest)
+            kept = {} if found is None or entry.fresh else {name: getattr(found, name) for name in _CONTINUED}
+            found = msgspec.structs.replace(entry.manifest, **kept)
+        elif found is not None and isinstance(entry, PortionsStored):
+            stored = sorted([*found.stored, *entry.portions], key=lambda one: one.portion)
+            spent = found.wall_s + sum(one.wall_s for one in entry.portions)
+            found = msgspec.structs.replace(found, stored=tuple(stored), wall_s=spent)
+        elif found is not None and isinstance(entry, SweepFinished):
+            found = msgspec.structs.replace(
+                found,
+                status="complete",
+                seeds=entry.seeds,
+                scores=entry.scores,
+                verdicts=entry.verdicts,
+                wall_s=found.wall_s + entry.wall_s,
+            )
+    return found
+
+
+def _check_definition(manifest: SweepManifest) -> None:
     try:
-        manifest = _DECODER.decode(path.read_bytes(), path)
         manifest.load_definition()
-        entries = sorted(portions_directory(path).glob("seeds-*.json"))
-        added = [_PORTION_DECODER.decode(entry.read_bytes(), entry) for entry in entries]
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.ValidationError, ConfigError) as error:
-        raise TamperedError(f"{path} is no manifest of ours: {error}") from error
-    if manifest.experiment != path.stem:
-        raise TamperedError(f"{path} is the manifest of {manifest.experiment}")
-    return msgspec.structs.replace(
-        manifest,
-        stored=tuple(sorted([*manifest.stored, *added], key=lambda one: one.portion)),
-        wall_s=manifest.wall_s + sum(one.wall_s for one in added),
-    )
+        raise TamperedError(f"the manifest of {manifest.experiment} is no manifest of ours: {error}") from error
 
 
-def encode_head(manifest: SweepManifest) -> bytes:
-    """The manifest's own file: without its portions, and the time that they took."""
-    spent = manifest.wall_s - sum(one.wall_s for one in manifest.stored)
-    return msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(manifest, stored=(), wall_s=spent)))
-
-
-def portions_directory(path: Path) -> Path:
-    """Where the portions of the manifest at `path` are."""
-    return path.with_suffix("")
-
-
-def portion_entry(path: Path, portion: SeedPortion) -> Path:
-    return portions_directory(path) / Path(portion.file).with_suffix(".json")
+def _files(entry: LogEntry) -> list[str]:
+    if isinstance(entry, PortionsStored):
+        kept = [file.path for one in entry.portions for file in one.kept]
+        return [*kept, *(one.measures.path for one in entry.portions)]
+    return [entry.scores.path, entry.verdicts.path] if isinstance(entry, SweepFinished) else []
 
 
 def find_difference(before: SweepManifest, now: SweepManifest) -> str:
@@ -229,8 +364,11 @@ def _git(*words: str) -> str:
         return ""
 
 
-_DECODER: Final = JsonDecoder(SweepManifest, TamperedError, "is no manifest of ours")
-_PORTION_DECODER: Final = JsonDecoder(StoredPortion, TamperedError, "is no portion of a manifest of ours")
+MANIFESTS: Final = "manifests"
+"""The directory of all manifests."""
+_DECODER: Final = JsonDecoder(SweepBegun | PortionsStored | SweepFinished, TamperedError, "is no manifest of ours")
+_CONTINUED: Final = ("seeds", "wall_s", "stored", "keep", "scores", "verdicts")
+"""What a sweep that continues takes over: all else may have changed, such as figures and published numbers."""
 _COMPUTING: Final = ("numpy", "numba", "scipy")
 """Libraries whose version can change a number."""
 

@@ -34,8 +34,9 @@ class SeedPortion(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields
         return self.last - self.first + 1
 
     @property
-    def file(self) -> str:
-        return f"seeds-{self.first:06}-{self.last:06}.parquet"
+    def stem(self) -> str:
+        """How the names of its files begin."""
+        return f"seeds-{self.first:06}-{self.last:06}"
 
 
 def bucket_starts(seeds: int, cells: int) -> Iterator[int]:

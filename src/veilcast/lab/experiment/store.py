@@ -1,204 +1,193 @@
-"""A directory of results: the tables and the manifest of an experiment, safe against a kill at any moment.
+"""The stored results of an experiment: its tables and its manifest, safe against a kill at any moment, and against
+other sweeps of the same experiment in the same location.
 
-Every file is put in its place whole, and counts once the manifest lists it. The next sweep removes files that a killed
-sweep left unlisted. A lock keeps a second sweep of the same experiment away.
+A file counts once an entry of the manifest lists it. A sweep claims the manifest when it begins, so of two sweeps the
+later one goes on, and the earlier one fails at its next entry; what both stored before stays. Then the sweep removes
+the files that no entry lists: a killed sweep has left them. `write_once_log` has the argument. A killed sweep loses the
+runs of its open job, and nothing else.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 import re
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Final
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
-from veilcast.authority.secret_file import replace_file
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment import manifest as manifests
 from veilcast.lab.experiment.kept_tables import KeptFile, check_kept_files
-from veilcast.lab.experiment.manifest import StoredPortion, SweepManifest
+from veilcast.lab.experiment.manifest import (
+    LogEntry,
+    PortionsStored,
+    ReadManifest,
+    StoredPortion,
+    StoredTable,
+    SweepBegun,
+    SweepFinished,
+    SweepManifest,
+)
 from veilcast.lab.experiment.plan import SeedPortion
-from veilcast.lab.tables import MeasureRow, RunRow, ScoreRow, VerdictRow
+from veilcast.lab.storage.location import Location, iterate_chunks
+from veilcast.lab.tables import MeasureRow, ScoreRow, VerdictRow
+
+
+class NewPortion(NamedTuple):
+    """A portion to store."""
+
+    portion: SeedPortion
+    measures: pa.Table
+    wall_s: float
 
 
 class ResultStore:
-    """The stored results of one experiment. `open_store` makes it and holds its lock."""
+    """The stored results of one experiment, for one sweep."""
 
-    def __init__(self, root: Path, name: str) -> None:
-        self._root = root
-        self._name = name
-        self._path = manifest_path(root, name)
+    def __init__(self, location: Location, name: str) -> None:
+        self._location, self._name = location, name
+        self._log = manifests.manifest_log(location, name)
+        self._next = 0
+        self._attempt = secrets.token_hex(4)
+        """Part of the names of all files of this sweep."""
 
     def check(self, now: SweepManifest, *, fresh: bool) -> SweepManifest | None:
         """The manifest of a stored result that a sweep can continue; None if nothing is stored, or if `fresh` discards
-        it. Raises `StorageError` if the result was made differently, and `TamperedError` if a file has changed since it
-        was stored."""
-        if fresh or not self._path.exists():
-            return None
+        it. Writes nothing. Raises `StorageError` if the result was made differently, and `TamperedError` if a file has
+        changed since it was stored."""
+        self._location.check_writable()
+        return self._read(now, fresh=fresh).manifest
+
+    def begin(self, now: SweepManifest, *, fresh: bool) -> SweepManifest:
+        """Claim the manifest. Returns the manifest to continue with: the stored portions, if they were made alike, or
+        none."""
+        before = self._read(now, fresh=fresh)
+        self._next = before.next
+        self._append(SweepBegun(now, before.manifest is None, before.incomplete))
+        after = manifests.read_log(self._location, self._name)
+        if after.manifest is None or after.next != self._next:
+            raise self._overtaken()
+        self._remove_unlisted(after.listed)
+        if before.manifest is None:
+            for number in self._log.numbers():
+                if number < self._next - 1:
+                    self._log.delete(number)
+        return after.manifest
+
+    def add(
+        self, manifest: SweepManifest, portions: Sequence[NewPortion], kept: Sequence[KeptFile] = ()
+    ) -> SweepManifest:
+        """Store the portions of a job by one entry. When this returns, they are durable. Kept tables are written
+        already; a job that keeps tables has one portion."""
+        check_kept_files(self._location, kept)
+        stored = []
+        for portion, measures, wall_s in portions:
+            file = f"{tables.place(MeasureRow, self._name, portion.bucket)}/{portion.stem}.{self._attempt}.parquet"
+            written = self._write(file, measures)
+            stored.append(StoredPortion(portion, len(measures), written, manifest.means, wall_s, tuple(kept)))
+        self._append(PortionsStored(tuple(stored)))
+        return msgspec.structs.replace(
+            manifest,
+            stored=tuple(sorted([*manifest.stored, *stored], key=lambda one: one.portion)),
+            wall_s=manifest.wall_s + sum(one.wall_s for one in stored),
+        )
+
+    def finish(self, manifest: SweepManifest, scores: pa.Table, verdicts: pa.Table, wall_s: float) -> SweepManifest:
+        file = f"all.{self._attempt}.parquet"
+        entry = SweepFinished(
+            seeds=sum(portion.seeds for portion in manifest.portions()),
+            scores=self._write(f"{tables.place(ScoreRow, self._name)}/{file}", scores),
+            verdicts=self._write(f"{tables.place(VerdictRow, self._name)}/{file}", verdicts),
+            wall_s=wall_s,
+        )
+        self._append(entry)
+        # Readers outside take every file of a directory.
+        for old in (manifest.scores, manifest.verdicts):
+            if old is not None:
+                self._location.delete(old.path)
+        return msgspec.structs.replace(
+            manifest,
+            status="complete",
+            seeds=entry.seeds,
+            scores=entry.scores,
+            verdicts=entry.verdicts,
+            wall_s=manifest.wall_s + wall_s,
+        )
+
+    def _read(self, now: SweepManifest, *, fresh: bool) -> ReadManifest:
+        if fresh:
+            return ReadManifest(None, max(self._log.numbers(), default=-1) + 1, (), frozenset())
         try:
-            before = manifests.read_manifest(self._path)
-            if differs := manifests.find_difference(before, now):
-                raise StorageError(f"{self._root} holds {self._name} made {differs}; choose another --out")
-            with _disk_errors(self._root):
-                self._check_files(before)
+            before = manifests.read_log(self._location, self._name)
+            if before.manifest is not None:
+                if differs := manifests.find_difference(before.manifest, now):
+                    place = self._location.place
+                    raise StorageError(f"{place} holds {self._name} made {differs}; choose another --out")
+                self._check_files(before.manifest)
         except (StorageError, TamperedError) as error:
             raise type(error)(f"{error}; --fresh starts again") from error
         return before
 
-    def begin(self, now: SweepManifest, *, fresh: bool) -> SweepManifest:
-        """The manifest to continue with: the stored portions, if they were made alike, or none."""
-        before = self.check(now, fresh=fresh)
-        if before is None:
-            with _disk_errors(self._root):
-                self._discard()
-            return self._write(now)
-        with _disk_errors(self._root):
-            self._remove_unlisted(before)
-        for stored in before.stored:
-            # Results from before have all portions in one file.
-            self._list(stored)
-        # Figures and published numbers may have changed since; the measures remain valid.
-        return self._write(
-            msgspec.structs.replace(
-                now, seeds=before.seeds, wall_s=before.wall_s, stored=before.stored, keep=before.keep
-            )
+    def _append(self, entry: LogEntry) -> None:
+        if not self._log.create(self._next, manifests.encode_entry(entry)):
+            raise self._overtaken()
+        self._next += 1
+
+    def _overtaken(self) -> StorageError:
+        return StorageError(
+            f"another sweep of {self._name} has begun in {self._location.place}, and this one ends: what it stored "
+            "stays, and the other continues with it"
         )
 
-    def add(
-        self,
-        manifest: SweepManifest,
-        portion: SeedPortion,
-        runs: pa.Table,
-        measures: pa.Table,
-        wall_s: float,
-        kept: Sequence[KeptFile] = (),
-    ) -> SweepManifest:
-        """Store a portion. When this returns, the portion is durable. Its kept tables are written already."""
-        check_kept_files(self._root, kept)
-        digests = {}
-        for row, table in ((RunRow, runs), (MeasureRow, measures)):
-            file = self._file(row, portion)
-            tables.write(file, table)
-            with _disk_errors(self._root):
-                digests[tables.TABLE_OF[row]] = _digest(file)
-        stored = StoredPortion(portion, len(measures), digests, manifest.means, wall_s, tuple(kept))
-        self._list(stored)
-        return msgspec.structs.replace(
-            manifest,
-            stored=tuple(sorted([*manifest.stored, stored], key=lambda one: one.portion)),
-            wall_s=manifest.wall_s + wall_s,
-        )
+    def _write(self, name: str, table: pa.Table) -> StoredTable:
+        return StoredTable(name, tables.write(self._location, name, table))
 
-    def files(self, manifest: SweepManifest) -> list[Path]:
-        """The files of measures that the manifest lists."""
-        return [self._file(MeasureRow, stored.portion) for stored in manifest.stored]
-
-    def finish(self, manifest: SweepManifest, scores: pa.Table, verdicts: pa.Table, wall_s: float) -> SweepManifest:
-        for row, table in ((ScoreRow, scores), (VerdictRow, verdicts)):
-            tables.write(tables.place(self._root, row, self._name) / "all.parquet", table)
-        seeds = sum(portion.seeds for portion in manifest.portions())
-        return self._write(
-            msgspec.structs.replace(manifest, status="complete", seeds=seeds, wall_s=manifest.wall_s + wall_s)
-        )
-
-    def _write(self, manifest: SweepManifest) -> SweepManifest:
-        with _disk_errors(self._root):
-            self._path.parent.mkdir(exist_ok=True)
-        replace_file(self._path, manifests.encode_head(manifest), mode=0o644)
-        return manifest
-
-    def _list(self, stored: StoredPortion) -> None:
-        """List a portion in the manifest, once."""
-        entry = manifests.portion_entry(self._path, stored.portion)
-        with _disk_errors(self._root):
-            if entry.exists():
-                return
-            entry.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(entry, msgspec.json.encode(stored), mode=0o644)
+    def _digest(self, name: str) -> str:
+        digest = hashlib.sha256()
+        with self._location.open_file(name) as file:
+            for part in iterate_chunks(file):
+                digest.update(part)
+        return digest.hexdigest()
 
     def _check_files(self, manifest: SweepManifest) -> None:
         """Check that the listed files are those that were stored: a mean over other rows would be wrong."""
+        sizes = self._sizes()
         for stored in manifest.stored:
-            for row in (RunRow, MeasureRow):
-                file = self._file(row, stored.portion)
-                if not file.exists():
-                    raise TamperedError(f"{file} is gone, though the manifest lists it")
-                tables.check(file, row)
-                if _digest(file) != stored.sha256.get(tables.TABLE_OF[row]):
-                    raise TamperedError(f"{file} is not what was stored there")
+            for path in (stored.measures.path, *(kept.path for kept in stored.kept)):
+                if path not in sizes:
+                    raise TamperedError(f"{self._location.path_of(path)} is gone, though the manifest lists it")
+            tables.check(self._location, stored.measures.path, MeasureRow)
+            if self._digest(stored.measures.path) != stored.measures.sha256:
+                raise TamperedError(f"{self._location.path_of(stored.measures.path)} is not what was stored there")
             for kept in stored.kept:
                 # Kept tables can be large: their sizes tell of a cut or a replaced file.
-                file = self._root / kept.path
-                if not file.exists():
-                    raise TamperedError(f"{file} is gone, though the manifest lists it")
-                if file.stat().st_size != kept.bytes:
-                    raise TamperedError(f"{file} is not what was stored there")
+                if sizes[kept.path] != kept.bytes:
+                    raise TamperedError(f"{self._location.path_of(kept.path)} is not what was stored there")
 
-    def _remove_unlisted(self, manifest: SweepManifest) -> None:
-        listed = {self._file(row, portion) for row in (RunRow, MeasureRow) for portion in manifest.portions()}
-        listed |= {self._root / kept.path for stored in manifest.stored for kept in stored.kept}
-        for row in _PORTIONED:
-            for file in tables.place(self._root, row, self._name).rglob("*"):
-                if _OURS.fullmatch(file.name) and file not in listed:
-                    file.unlink()
+    def _sizes(self) -> Mapping[str, int]:
+        """The sizes of all files of tables of this experiment."""
+        places = [tables.place(row, self._name) for row in _STORED]
+        return {file.name: file.bytes for place in places for file in self._location.list_files(place)}
 
-    def _discard(self) -> None:
-        # The manifest first: files without a manifest do not count.
-        self._path.unlink(missing_ok=True)
-        places = [tables.place(self._root, row, self._name) for row in _STORED]
-        for place in (manifests.portions_directory(self._path), *places):
-            if place.exists():
-                shutil.rmtree(place)
-
-    def _file(self, row: type[msgspec.Struct], portion: SeedPortion) -> Path:
-        return tables.place(self._root, row, self._name, portion.bucket) / portion.file
+    def _remove_unlisted(self, listed: frozenset[str]) -> None:
+        left = [name for name in self._sizes() if name not in listed]
+        left += [file.name for file in self._location.list_files(self._log.directory)]
+        for name in left:
+            if _OURS.fullmatch(name.rpartition("/")[2]):
+                self._location.delete(name)
 
 
-@contextmanager
-def open_store(root: Path, name: str) -> Iterator[ResultStore]:
-    """Open the store and lock it."""
-    with ExitStack() as held:
-        with _disk_errors(root):
-            root.mkdir(parents=True, exist_ok=True)
-            lock = held.enter_context((root / f".{name}.lock").open("wb"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StorageError(f"another sweep is writing {name} to {root}") from error
-        yield ResultStore(root, name)
-
-
-def manifest_path(root: Path, name: str) -> Path:
-    return root / "manifests" / f"{name}.json"
-
-
-@contextmanager
-def _disk_errors(root: Path) -> Iterator[None]:
-    """Turn errors of the disk into one line."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"cannot work in {root}: {os.strerror(error.errno) if error.errno else error}") from error
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
-
-
-_OURS: Final = re.compile(r"\.?seeds-\d+-\d+(\.cell-\d+\.[0-9a-f]+)?\.parquet(\.\d+\.new)?")
-_PORTIONED: Final[tuple[type[msgspec.Struct], ...]] = (
-    RunRow,
+_OURS: Final = re.compile(
+    r"(seeds-\d+-\d+(\.cell-\d+)?|all)(\.[0-9a-f]{8})?\.parquet|\.\d{6}\.json\.[0-9a-f]{8}\.new",
+)
+"""Names of files of sweeps that no entry lists, and of incomplete entries."""
+_STORED: Final[tuple[type[msgspec.Struct], ...]] = (
+    ScoreRow,
+    VerdictRow,
     MeasureRow,
     *(tables.TABLES[name] for name in tables.OBSERVATIONS),
 )
-"""Rows of tables that have files for each portion."""
-_STORED: Final[tuple[type[msgspec.Struct], ...]] = (ScoreRow, VerdictRow, *_PORTIONED)

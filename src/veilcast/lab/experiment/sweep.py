@@ -19,18 +19,21 @@ import pyarrow.compute as pc
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
-from veilcast.lab.experiment import plan, store
+from veilcast.lab.experiment import plan
 from veilcast.lab.experiment import verdicts as curves
 from veilcast.lab.experiment.definition import Experiment, ExperimentCell
-from veilcast.lab.experiment.kept_tables import KeptFile, KeptOutput, run_name
+from veilcast.lab.experiment.kept_tables import KeptFile, KeptOutput
 from veilcast.lab.experiment.manifest import SweepManifest, describe_sweep
 from veilcast.lab.experiment.params import RunFunction
 from veilcast.lab.experiment.plan import RunPace, SeedPortion, SweepJob
+from veilcast.lab.experiment.store import NewPortion, ResultStore
 from veilcast.lab.experiment.task import DURATION_COLUMN, RunTask
 from veilcast.lab.experiment.workplace import Workplace
 from veilcast.lab.measure import summary
 from veilcast.lab.spark.code_archive import code_fingerprint
-from veilcast.lab.tables import MeasureRow, RunRow, ScoreRow, VerdictRow
+from veilcast.lab.spark.locations import address_of
+from veilcast.lab.storage.location import Location
+from veilcast.lab.tables import MeasureRow, ScoreRow, VerdictRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +55,7 @@ def run_sweep(
     spark: SparkSession | SparkLater | None,
     name: str,
     experiment: Experiment,
-    out: Path,
+    out: Location,
     *,
     engine: str,
     runner: RunFunction,
@@ -75,45 +78,46 @@ def run_sweep(
     now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command=command, keep=keep)
     place = Workplace(spark, progress)
     done = 0
-    with store.open_store(out, name) as stored:
-        manifest = stored.begin(now.with_session(place.session), fresh=fresh)
-        portions = plan.missing_portions(wanted, manifest.portions(), len(cells))
-        total, pace = len(portions), None
-        while portions:
-            started = time.perf_counter()
-            job = plan.next_job(portions, len(cells), place.cores, pace, keeps=bool(manifest.keep))
-            if progress is not None:
-                label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
-                progress.begin(label, total - len(portions), total)
-            before = place.session
-            measures, pace, kept = _measure(place, cells, job, runner, manifest, out)
-            if place.session is not before:
-                manifest = manifest.with_session(place.session)
-            # Executors import the source that exists when they start, and an executor can start late.
-            if code_fingerprint() != manifest.fingerprint:
-                raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
-            took = time.perf_counter() - started
-            for portion in job.portions:
-                runs = _runs(name, cells, portion, manifest.commit)
-                share = took * portion.seeds / len(job.seeds)
-                manifest = stored.add(manifest, portion, runs, _of(portion, measures), share, kept)
-                done += len(runs)
-            portions = portions[len(job.portions) :]
+    stored = ResultStore(out, name)
+    manifest = stored.begin(now.with_session(place.session), fresh=fresh)
+    portions = plan.missing_portions(wanted, manifest.portions(), len(cells))
+    total, pace = len(portions), None
+    while portions:
         started = time.perf_counter()
+        job = plan.next_job(portions, len(cells), place.cores, pace, keeps=bool(manifest.keep))
         if progress is not None:
-            progress.begin(f"{name}, scores", total, total)
-        scores = _scores(place, name, cells, out, stored.files(manifest), sum(one.rows for one in manifest.stored))
-        # A quick run is smaller than the published one, and is not judged.
-        judged = [] if quick else curves.judge_published(name, experiment, curves.ScoreTable(scores.to_pylist()))
-        verdicts = tables.from_rows(VerdictRow, judged)
-        manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
+            label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
+            progress.begin(label, total - len(portions), total)
+        before = place.session
+        measures, pace, kept = _measure(place, cells, job, runner, manifest, out)
+        if place.session is not before:
+            manifest = manifest.with_session(place.session)
+        # Executors import the source that exists when they start, and an executor can start late.
+        if code_fingerprint() != manifest.fingerprint:
+            raise StorageError(f"the code of veilcast was changed while {name} was swept with it: start again")
+        took = time.perf_counter() - started
+        made = [
+            NewPortion(portion, _of(portion, measures), took * portion.seeds / len(job.seeds))
+            for portion in job.portions
+        ]
+        manifest = stored.add(manifest, made, kept)
+        done += len(cells) * len(job.seeds)
+        portions = portions[len(job.portions) :]
+    started = time.perf_counter()
+    if progress is not None:
+        progress.begin(f"{name}, scores", total, total)
+    scores = _scores(place, name, cells, out, manifest)
+    # A quick run is smaller than the published one, and is not judged.
+    judged = [] if quick else curves.judge_published(name, experiment, curves.ScoreTable(scores.to_pylist()))
+    verdicts = tables.from_rows(VerdictRow, judged)
+    manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
     return SweepResult(manifest, done, scores, verdicts)
 
 
 def check_sweep(
     name: str,
     experiment: Experiment,
-    out: Path,
+    out: Location,
     *,
     engine: str,
     quick: bool,
@@ -123,8 +127,7 @@ def check_sweep(
 ) -> None:
     """Raise the error that a sweep in `out` would raise, before anything is started."""
     now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command="", keep=keep)
-    with store.open_store(out, name) as stored:
-        stored.check(now, fresh=fresh)
+    ResultStore(out, name).check(now, fresh=fresh)
 
 
 def _measure(
@@ -133,11 +136,11 @@ def _measure(
     job: SweepJob,
     runner: RunFunction,
     manifest: SweepManifest,
-    out: Path,
+    out: Location,
 ) -> tuple[pa.Table, RunPace, list[KeptFile]]:
     """The rows of a job, the pace of its runs, and the files of kept tables."""
     lineage = {"engine": manifest.engine, "fingerprint": manifest.fingerprint, "commit": manifest.commit}
-    keep = KeptOutput(str(out.resolve()), manifest.experiment, manifest.keep, lineage) if manifest.keep else None
+    keep = KeptOutput(address_of(out), manifest.experiment, manifest.keep, lineage) if manifest.keep else None
     named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
     task = RunTask(named, job.seeds, runner, manifest.data, keep)
     at_once = len(job.seeds) if keep is not None else 1
@@ -156,20 +159,13 @@ def _of(portion: SeedPortion, measures: pa.Table) -> pa.Table:
     return measures.filter(inside).combine_chunks()
 
 
-def _runs(name: str, cells: Sequence[ExperimentCell], portion: SeedPortion, commit: str) -> pa.Table:
-    rows = []
-    for cell in cells:
-        params = msgspec.json.encode(cell.params).decode()
-        for seed in range(portion.first, portion.last + 1):
-            rows.append(RunRow(run_name(cell.name, seed), name, cell.name, params, seed, commit))
-    return tables.from_rows(RunRow, rows)
-
-
 def _scores(
-    place: Workplace, name: str, cells: Sequence[ExperimentCell], out: Path, files: Sequence[Path], rows: int
+    place: Workplace, name: str, cells: Sequence[ExperimentCell], out: Location, manifest: SweepManifest
 ) -> pa.Table:
     """From the files. Few measures are summarised here; many by Spark if executors see the files, and else here, some
     cells at a time."""
+    files = [one.measures.path for one in manifest.stored]
+    rows = sum(one.rows for one in manifest.stored)
     if rows > _ROWS_HERE and place.session is not None and place.sees_files:
         found = _summarise_on_spark(place.session, name, out, files)
     else:
@@ -184,7 +180,7 @@ def _scores(
     return tables.from_rows(ScoreRow, (ScoreRow(series=cells[order[row["cell"]]].series, **row) for row in found))
 
 
-def _summarise_on_spark(spark: SparkSession, name: str, out: Path, files: Sequence[Path]) -> list[dict[str, Any]]:
+def _summarise_on_spark(spark: SparkSession, name: str, out: Location, files: Sequence[str]) -> list[dict[str, Any]]:
     from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 
     try:

@@ -1,4 +1,4 @@
-"""Reads the results in a directory: the definition, manifest, scores and verdicts of each experiment.
+"""Reads the results in a location: the definition, manifest, scores and verdicts of each experiment.
 
 They are read without Spark, and trusted only as far as the manifest goes: a table without a manifest is refused, and a
 result that its manifest does not call complete is incomplete, whatever tables there are. The definition is that of the
@@ -8,15 +8,17 @@ sweep; the experiment's file may have changed since.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment import manifest as manifests
 from veilcast.lab.experiment.definition import Experiment
-from veilcast.lab.experiment.manifest import SweepManifest
+from veilcast.lab.experiment.manifest import StoredTable, SweepManifest
 from veilcast.lab.experiment.verdicts import ScoreTable
+from veilcast.lab.storage.location import Location
 
 
 @dataclass(frozen=True)
@@ -51,29 +53,35 @@ class StoredResult:
         return [one.what for one in self.experiment.published if (one.figure, one.what) not in judged]
 
 
-def read_results(directory: Path) -> list[StoredResult]:
+def read_results(location: Location) -> list[StoredResult]:
     """The results in the order of their names; at least one."""
-    found = [_result(directory, path) for path in sorted((directory / "manifests").glob("*.json"))]
+    found = [_result(location, name) for name in manifests.list_manifests(location)]
     if not found:
-        raise StorageError(f"{directory} holds no results; `veilcast lab run NAME --out {directory}` makes some")
-    known = {tables.place(directory, tables.ScoreRow, result.name) for result in found}
-    for place in sorted((directory / tables.TABLE_OF[tables.ScoreRow]).glob("*")):
-        if place not in known:
-            raise TamperedError(f"{place} has no manifest: nothing says how it was made")
+        place = location.place
+        raise StorageError(f"{place} holds no results; `veilcast lab run NAME --out {place}` makes some")
+    known = {f"{tables.place(tables.ScoreRow, result.name)}/" for result in found}
+    for file in location.list_files(tables.TABLE_OF[tables.ScoreRow]):
+        if not any(file.name.startswith(place) for place in known):
+            raise TamperedError(f"{location.path_of(file.name)} has no manifest: nothing says how it was made")
     return found
 
 
-def _result(directory: Path, path: Path) -> StoredResult:
-    manifest = manifests.read_manifest(path)
-    scores = tables.read(directory, tables.ScoreRow, path.stem).to_pylist()
-    verdicts = tables.read(directory, tables.VerdictRow, path.stem).to_pylist()
+def _result(location: Location, name: str) -> StoredResult:
+    manifest = manifests.read_manifest(location, name)
+    scores = _rows(location, name, tables.ScoreRow, manifest.scores)
+    verdicts = _rows(location, name, tables.VerdictRow, manifest.verdicts)
     if manifest.status == "complete" and not scores:
-        raise TamperedError(f"{path} calls its sweep complete, but there are no scores of it")
+        raise TamperedError(f"the manifest of {name} calls its sweep complete, but there are no scores of it")
     for row in verdicts:
         if row["verdict"] not in VERDICTS:
-            raise TamperedError(f"the verdicts of {path.stem} have one that is not known: {row['verdict']!r}")
+            raise TamperedError(f"the verdicts of {name} have one that is not known: {row['verdict']!r}")
     judged = tuple(tables.VerdictRow(**row) for row in verdicts)
-    return StoredResult(path.stem, manifest.load_definition(), manifest, ScoreTable(scores), judged)
+    return StoredResult(name, manifest.load_definition(), manifest, ScoreTable(scores), judged)
+
+
+def _rows(location: Location, name: str, row: type[msgspec.Struct], stored: StoredTable | None) -> list[dict[str, Any]]:
+    files = [] if stored is None else [stored.path]
+    return list(tables.read(location, row, name, files).to_pylist())
 
 
 VERDICTS = ("fits", "partly", "not reproduced")

@@ -19,13 +19,17 @@ from veilcast.lab.report.matrix_view import MatrixView, make_matrix_view
 from veilcast.lab.report.number_format import format_duration
 from veilcast.lab.report.results import StoredResult
 from veilcast.lab.report.summary import explain_doubt, render_contents, render_summary
+from veilcast.lab.storage.location import LocalDirectory, Location
 
 
-def write_report(directory: Path, out: Path | None = None) -> Path:
-    """Write the page of the results in a directory, with its figures beside it. Returns its path."""
-    path = out or directory / "report.html"
-    publish_results(results.read_results(directory), path)
-    return path
+def write_report(location: Location, out: Path | None = None) -> Path:
+    """Write the page of the results in a location, with its figures beside it. Returns its path."""
+    if out is None:
+        if not isinstance(location, LocalDirectory):
+            raise ConfigError(f"{location.place}: a page is written to this machine; --out FILE says where")
+        out = location.root / "report.html"
+    publish_results(results.read_results(location), out)
+    return out
 
 
 def publish_results(found: Sequence[StoredResult], path: Path) -> None:

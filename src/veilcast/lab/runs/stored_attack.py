@@ -15,25 +15,30 @@ The truth is read by the measures. Attackers are handed the other tables alone.
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import sys
 import time
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 
-from veilcast.authority.secret_file import replace_file
 from veilcast.decoding import JsonDecoder
-from veilcast.errors import ConfigError, TamperedError
+from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.attack.foreign import AttackerSource, install_attackers
 from veilcast.lab.experiment.kept_tables import KeptFile, KeptGroup, KeptOutput, list_groups
-from veilcast.lab.experiment.manifest import CodeVersion, SweepManifest, describe_code, read_manifest
-from veilcast.lab.experiment.store import manifest_path
+from veilcast.lab.experiment.manifest import (
+    CodeVersion,
+    StoredTable,
+    SweepManifest,
+    describe_code,
+    list_manifests,
+    read_manifest,
+)
 from veilcast.lab.experiment.task import DURATION_COLUMN
 from veilcast.lab.experiment.workplace import Workplace, split_rows
 from veilcast.lab.measure.summary import summarise_table
@@ -44,6 +49,9 @@ from veilcast.lab.runs.stored_attack_task import (
     GroupResult,
     find_stored_attack,
 )
+from veilcast.lab.spark.locations import address_of
+from veilcast.lab.storage.location import Location
+from veilcast.lab.storage.write_once_log import WriteOnceLog
 from veilcast.lab.tables import MeasureRow
 
 if TYPE_CHECKING:
@@ -77,11 +85,12 @@ class AttackedRuns(msgspec.Struct, frozen=True):
 
 
 class AttackManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What stands beside written guesses: where they come from. Each file says more in its metadata."""
+    """An entry of the log of an attack's output: where written guesses come from. Each file says more in its
+    metadata."""
 
     experiment: str
     stored: str
-    """The attacked directory of results."""
+    """The attacked location of results."""
     attackers: tuple[str, ...]
     """Empty: those that the experiment names."""
     fingerprint: str
@@ -90,15 +99,17 @@ class AttackManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str
     guesses: int
     files: tuple[KeptFile, ...]
+    measures: StoredTable | None
+    scores: StoredTable | None
 
 
 def attack_stored(
     spark: SparkSession | SparkLater | None,
-    root: Path,
+    root: Location,
     name: str,
     attackers: Collection[str] = (),
     *,
-    out: Path | None = None,
+    out: Location | None = None,
     sources: tuple[AttackerSource, ...] = (),
     progress: Progress | None = None,
 ) -> AttackedRuns:
@@ -106,11 +117,11 @@ def attack_stored(
     where it is quicker.
 
     `attackers` are names; `sources` are files of attackers that some of these names stand in. Guesses, measures and
-    scores are written to the directory `out`, if it is given. `StorageError` if there is no such result, or tables are
+    scores are written to the location `out`, if it is given. `StorageError` if there is no such result, or tables are
     missing.
     """
     install_attackers(sources)
-    manifest = read_manifest(manifest_path(root, name))
+    manifest = read_manifest(root, name)
     groups = list_groups(manifest)
     _require_observations(manifest)
     definition = manifest.load_definition()
@@ -120,12 +131,13 @@ def attack_stored(
     code = describe_code()
     output = None
     if out is not None:
-        made = {"stored": str(root.resolve()), "made_by": manifest.fingerprint}
+        out.check_writable()
+        made = {"stored": root.place, "made_by": manifest.fingerprint}
         lineage = {"engine": manifest.engine, "fingerprint": code.fingerprint, "commit": code.commit, **made}
-        output = KeptOutput(str(out.resolve()), name, (), lineage)
+        output = KeptOutput(address_of(out), name, (), lineage)
     small = [group for group in groups if group.rows_of_run <= RUN_ROWS]
     task = AttackTask(
-        root=str(root.resolve()),
+        root=address_of(root),
         experiment=name,
         engine=manifest.engine,
         data=manifest.data,
@@ -166,9 +178,9 @@ def _attack_apart(spark: SparkSession, task: AttackTask, group: KeptGroup) -> pa
     """The same by Spark's aggregations and joins: the rows of `GroupResult.finish`."""
     from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 
-    root = Path(task.root)
+    root = task.root.open()
     observed = {
-        table: tables.frame(spark, root, tables.TABLES[table], task.experiment, [root / file.path])
+        table: tables.frame(spark, root, tables.TABLES[table], task.experiment, [file.path])
         for table, file in group.files.items()
         if table not in NOT_OBSERVED
     }
@@ -197,40 +209,56 @@ def _name_experiment(name: str, rows: pa.Table) -> pa.Table:
     )
 
 
-def _write(root: Path, stored: Path, attackers: tuple[str, ...], code: CodeVersion, found: AttackedRuns) -> None:
-    """Write measures and scores, and then the manifest that lists the files of guesses."""
-    place = root / "attacks" / found.experiment
+def _write(out: Location, stored: Location, attackers: tuple[str, ...], code: CodeVersion, found: AttackedRuns) -> None:
+    """Write measures and scores, and then the entry that lists them and the files of guesses."""
+    log, attempt = _log(out, found.experiment), secrets.token_hex(4)
+    number = max(log.numbers(), default=-1) + 1
+    written: dict[str, StoredTable | None] = {"measures": None, "scores": None}
     for table, rows in (("measures", found.measures), ("scores", found.scores)):
         if rows is not None:
-            tables.write(place / f"{table}.parquet", rows)
+            name = f"{log.directory}/{table}.{attempt}.parquet"
+            written[table] = StoredTable(name, tables.write(out, name, rows))
     manifest = AttackManifest(
         found.experiment,
-        str(stored.resolve()),
+        stored.place,
         attackers,
         code.fingerprint,
         code.commit,
         shlex.join(["veilcast", *sys.argv[1:]]),
         found.guesses,
         found.files,
+        **written,
     )
-    replace_file(place / "attack.json", msgspec.json.format(msgspec.json.encode(manifest)), mode=0o644)
+    if not log.create(number, msgspec.json.encode(manifest)):
+        raise StorageError(f"another attack on {found.experiment} has just written to {out.place}; attack again")
 
 
-def read_guesses(out: Path, name: str) -> pa.Table:
-    """The guesses that an attack has written. For small ones."""
-    manifest = _ATTACK.decode((out / "attacks" / name / "attack.json").read_bytes(), out)
-    parts = [tables.read(out, tables.TABLES[file.table], name, [out / file.path]) for file in manifest.files]
+def read_attack(out: Location, name: str) -> AttackManifest:
+    """The last attack that was written to the location."""
+    log = _log(out, name)
+    for number in reversed(log.numbers()):
+        if (line := log.read(number)) is not None:
+            return _ATTACK.decode(line, log.path_of(number))
+    raise StorageError(f"{out.place} holds no attack on {name}; `veilcast lab attack DIR {name} --out` makes one")
+
+
+def read_guesses(out: Location, name: str) -> pa.Table:
+    """The guesses that the last attack has written. For small ones."""
+    parts = [tables.read(out, tables.TABLES[file.table], name, [file.path]) for file in read_attack(out, name).files]
     return pa.concat_tables(parts)
 
 
-def choose_kept_experiments(root: Path, names: Sequence[str]) -> list[str]:
-    """These experiments, or all in the directory of which tables were kept."""
+def _log(out: Location, name: str) -> WriteOnceLog:
+    return WriteOnceLog(out, f"attacks/{name}")
+
+
+def choose_kept_experiments(root: Location, names: Sequence[str]) -> list[str]:
+    """These experiments, or all in the location of which tables were kept."""
     if names:
         return list(names)
-    paths = sorted((root / "manifests").glob("*.json"))
-    found = [path.stem for path in paths if read_manifest(path).keep]
+    found = [name for name in list_manifests(root) if read_manifest(root, name).keep]
     if not found:
-        raise ConfigError(f"{root} holds no kept tables; `veilcast lab run NAME --keep all --out DIR` keeps them")
+        raise ConfigError(f"{root.place} holds no kept tables; `veilcast lab run NAME --keep all --out DIR` keeps them")
     return found
 
 

@@ -25,6 +25,7 @@ from veilcast.lab.experiment.kept_tables import KeptFile, KeptGroup, KeptOutput,
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.recorder import record_tables
 from veilcast.lab.experiment.task import PARAMS_DECODER, task_schema
+from veilcast.lab.spark.locations import LocationAddress
 
 
 class StoredAttack(Protocol):
@@ -64,7 +65,7 @@ class AttackedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AttackTask(msgspec.Struct, frozen=True):
     """Attacks groups of stored runs. An executor calls it with the numbers of its groups."""
 
-    root: str
+    root: LocationAddress
     experiment: str
     engine: str
     data: str | None
@@ -111,9 +112,10 @@ class AttackTask(msgspec.Struct, frozen=True):
 
     def read(self, group: KeptGroup, table: str, runs: Collection[str]) -> pa.Table:
         """The rows of these runs in a kept table, or of all runs of the group, if `runs` is empty."""
-        root = Path(self.root)
         where = {"run": runs} if runs else {}
-        return tables.read(root, tables.TABLES[table], self.experiment, [root / group.files[table].path], where=where)
+        return tables.read(
+            self.root.open(), tables.TABLES[table], self.experiment, [group.files[table].path], where=where
+        )
 
 
 class GroupResult:

@@ -1,0 +1,1 @@
+"""Locations of stored files, and logs that decide between their writers."""
