@@ -112,6 +112,7 @@ curves = [{ label = "PF", metric = "overlay" }]
 
 [[published]]
 what = "overlay at a half"
+place = "P0 5"
 value = 50.0
 within = 2
 figure = "overlay"

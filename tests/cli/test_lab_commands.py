@@ -181,7 +181,10 @@ def test_without_the_extra_the_lab_says_what_to_install() -> None:
 
 
 def verdict(**given: Any) -> VerdictRow:
-    row = VerdictRow("two", "it", "f", "c", None, "settles", 587, 587, 600, 560, 640, 80, 13, "fits", "fits", "")
+    row = VerdictRow(
+        *("two", "published", "it", "P0 5", "f", "c", None, "settles"),
+        *(587, 600, 560, 640, 80, 13, "fits", "fits", ""),
+    )
     return msgspec.structs.replace(row, **given)
 
 
@@ -220,15 +223,34 @@ def test_json_has_no_infinity(judged: Callable[[VerdictRow], None], capsys: pyte
     assert (found["verdicts"][0]["reproduced"], found["verdicts"][0]["low"]) == (None, 560)
 
 
-def test_the_target_of_a_number_is_printed_if_it_differs_from_the_published_one(
+@pytest.mark.parametrize(
+    ("kind", "called"), [("published", "published"), ("earlier", "in an earlier run"), ("check", "stated")]
+)
+def test_only_a_published_number_is_called_published(
+    kind: str, called: str, judged: Callable[[VerdictRow], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged(verdict(kind=kind, stated=0.927, reproduced=0.937, low=0.936, high=0.938, verdict="near"))
+    assert main(["lab", "run", "mesh-fig08"]) == 0
+    printed = capsys.readouterr().out
+    assert f": {called} 0.927, reproduced 0.937 [0.936, 0.938]: near (expected: fits)" in printed
+    assert ("published" in printed) == (kind == "published")
+
+
+def test_a_check_ends_with_a_code_of_its_own_where_a_verdict_is_not_the_expected_one(
     judged: Callable[[VerdictRow], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    judged(verdict(published=0.927, target=0.937, reproduced=0.937, low=0.936, high=0.938))
-    assert main(["lab", "run", "mesh-fig08"]) == 0
-    assert "published 0.927, held against 0.937, reproduced 0.937 [0.936, 0.938]: fits" in capsys.readouterr().out
-    judged(verdict())
-    assert main(["lab", "run", "mesh-fig08"]) == 0
-    assert "held against" not in capsys.readouterr().out
+    """A verdict that is falsified on purpose, and numbers without a verdict, are told by name."""
+    judged(verdict(verdict="near"))
+    assert main(["lab", "run", "mesh-fig14", "--check"]) == 13
+    assert "not as expected: mesh-fig14, " in (printed := capsys.readouterr().out)
+    assert ": near, not fits" in printed
+    assert ": no verdict" in printed
+
+
+@pytest.mark.parametrize("smaller", [["--quick"], ["--seeds", "3"]])
+def test_a_check_of_fewer_seeds_is_refused(smaller: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "run", "mesh-fig14", "--check", *smaller]) == 3
+    assert "--check holds for all seeds" in capsys.readouterr().err
 
 
 def test_the_ends_of_each_curve_and_the_curves_without_points_are_printed(

@@ -19,12 +19,12 @@ from veilcast.lab.experiment.definition import (
     Figure,
     FigureCurve,
     MachineSettings,
-    PublishedValue,
     QuickSettings,
     Series,
 )
 from veilcast.lab.experiment.kinds import KINDS
 from veilcast.lab.experiment.reference import describe_attackers, describe_fields, find_drawn_metrics, summarize
+from veilcast.lab.measure.verdicts import EarlierNumber, OwnCheck, PublishedNumber
 from veilcast.lab.runs.table import RUNS
 
 EXAMPLE = """
@@ -114,7 +114,9 @@ STRUCTS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "`[[figures]]`": (Figure, "A figure has one x and any number of curves."),
     "`curves`": (FigureCurve, "One line of a figure."),
     "`[[matrices]]`": (AttackMatrix, "Series down, attackers across, one metric in each cell."),
-    "`[[published]]`": (PublishedValue, "A number of a paper, held against a curve."),
+    "`[[published]]`": (PublishedNumber, "A number that a paper prints, or states in words, held against a curve."),
+    "`[[earlier]]`": (EarlierNumber, "The same for a number of an earlier run. All other fields are as above."),
+    "`[[checks]]`": (OwnCheck, "The same for a number of our own: a formula, a control, or an aim."),
 }
 
 

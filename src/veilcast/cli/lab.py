@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.seeds is not None:
         check_range("--seeds", arguments.seeds, 1, plan.SEEDS_MAX)
     quick = arguments.quick
+    if arguments.check and (quick or arguments.seeds is not None):
+        raise ConfigError("--check holds for all seeds; leave out --quick and --seeds")
     require_files({each for _, one, engine in chosen for each in one.data_sources(engine, quick=quick)}, data)
     own = dict.fromkeys(file for _, one, engine in chosen for file in one.user_files(engine, quick=quick))
     notes = check_user_files(own)
@@ -131,7 +133,28 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
                 theirs = own_attacker_lines(result.scores.to_pylist(), {each["attacker"] for each in controls})
                 progress.say(context.say, [*_lines(result, definition), *theirs])
     lines = [f"`veilcast lab report {shlex.quote(arguments.out)}` draws them"]
-    return Report({"experiments": [_data(result) for result in results], "files": notes, "controls": controls}, lines)
+    unexpected = find_unexpected(results, chosen) if arguments.check else []
+    if arguments.check:
+        lines += [f"not as expected: {line}" for line in unexpected] or ["all verdicts are as expected"]
+    told: dict[str, Any] = {"unexpected": unexpected} if arguments.check else {}
+    told |= {"experiments": [_data(result) for result in results], "files": notes, "controls": controls}
+    return Report(told, lines, FAILED_CHECK if unexpected else 0)
+
+
+def find_unexpected(results: list[SweepResult], chosen: list[tuple[str, Experiment, str]]) -> list[str]:
+    """Return a line for each verdict that is not the expected one, and for each stated number without a verdict."""
+    found = []
+    for result, (name, definition, engine) in zip(results, chosen, strict=True):
+        rows = result.verdicts.to_pylist()
+        for row in rows:
+            if row["verdict"] != row["expected"]:
+                found.append(f"{name}, {row['what']}: {row['verdict']}, not {row['expected']}")
+        judged = {(row["figure"], row["what"]) for row in rows}
+        # The machines run a part of the cells.
+        for number in definition.stated if engine == definition.engines[0] else ():
+            if (number.figure, number.what) not in judged:
+                found.append(f"{name}, {number.what}: no verdict")
+    return found
 
 
 def _add_attackers(
@@ -265,9 +288,8 @@ def _lines(result: SweepResult, definition: Experiment) -> list[str]:
     ]
     for row in result.verdicts.to_pylist():
         expected = "" if row["verdict"] == row["expected"] else f" (expected: {row['expected']})"
-        target = "" if row["target"] == row["published"] else f", held against {row['target']:g}"
         lines.append(
-            f"  {row['what']}: published {row['published']:g}{target}, reproduced {row['reproduced']:.4g} "
+            f"  {row['what']}: {_STATED[row['kind']]} {row['stated']:g}, reproduced {row['reproduced']:.4g} "
             f"{_interval(row, manifest.seeds)}: {row['verdict']}{expected}"
         )
     return [*lines, *_curves(result, definition)]
@@ -369,6 +391,7 @@ def _hung(head: str, text: str) -> list[str]:
     )
 
 
+_STATED: Final = {"published": "published", "earlier": "in an earlier run", "check": "stated"}
 _MAIN_METRICS: Final = ("auc", "success", "identified")
 _CURVES: Final = 12
 """Curves of one experiment whose end points are printed."""

@@ -135,6 +135,8 @@ def _data(name: str, experiment: Any, text: str) -> dict[str, Any]:
         "figures": figures,
         "matrices": msgspec.to_builtins(experiment.matrices),
         "published": msgspec.to_builtins(experiment.published),
+        "earlier": msgspec.to_builtins(experiment.earlier),
+        "checks": msgspec.to_builtins(experiment.checks),
         "toml": text,
     }
 

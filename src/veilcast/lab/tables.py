@@ -138,22 +138,25 @@ class Replayed(msgspec.Struct, frozen=True, gc=False):
 
 
 class VerdictRow(msgspec.Struct, frozen=True, gc=False):
-    """A published number beside ours."""
+    """A stated number beside ours."""
 
     experiment: str
+    kind: str
+    """`published`, `earlier` or `check`."""
     what: str
+    origin: str
+    """The place in a paper, with its words; the earlier run; or the reason for a check."""
     figure: str
     curve: str
     x: float | None
     statistic: str
-    published: float
-    target: float
+    stated: float
     reproduced: float
     low: float
     high: float
     within: float
     difference: float
-    """Ours minus the target."""
+    """Ours minus the stated number."""
     verdict: str
     expected: str
     why: str

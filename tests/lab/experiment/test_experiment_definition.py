@@ -44,6 +44,7 @@ at = { degree = 4 }
 
 [[published]]
 what = "BL at degree 2"
+place = "P0 5, Fig. 8"
 value = 0.927
 figure = "accuracy"
 curve = "baseline"

@@ -41,14 +41,16 @@ curves = [{ label = "mu = 0.7", series = "SG", attack = "leaf", metric = "auc", 
 
 [[published]]
 what = "it"
+place = "P0 5"
 value = 0.71
 within = 0.02
 figure = "over-mu"
 curve = "last"
 x = 0.7
 
-[[published]]
+[[earlier]]
 what = "of a curve that was not run"
+run = "a prototype"
 value = 0.1
 within = 0.02
 figure = "over-steps"
@@ -91,7 +93,7 @@ def test_over_steps_it_takes_one_cell_in_order() -> None:
 
 
 def test_verdicts_are_of_what_was_run() -> None:
-    found = verdicts.judge_published("two", definition.parse_experiment(TOML, "x"), scores(0.1))
+    found = verdicts.judge_numbers("two", definition.parse_experiment(TOML, "x"), scores(0.1))
     assert [(verdict.what, verdict.verdict) for verdict in found] == [("it", "fits")]
 
 
@@ -108,15 +110,15 @@ def test_intervals_hold_for_as_many_numbers_as_are_looked_at() -> None:
     chance = TOML.replace(b"value = 0.71", b'value = 0.731\ncompare = "not told from"\nwithin = 0.1', 1)
     chance = chance.replace(b"within = 0.02\n", b"", 1)
     assert (
-        verdicts.judge_published("two", definition.parse_experiment(chance, "x"), scores(0.1))[0].verdict
+        verdicts.judge_numbers("two", definition.parse_experiment(chance, "x"), scores(0.1))[0].verdict
         == "not reproduced"
     )
     among = chance.replace(b"within = 0.1", b"within = 0.1\namong = 1000", 1)
-    assert verdicts.judge_published("two", definition.parse_experiment(among, "x"), scores(0.1))[0].verdict == "fits"
+    assert verdicts.judge_numbers("two", definition.parse_experiment(among, "x"), scores(0.1))[0].verdict == "fits"
 
 
 def test_of_a_part_of_the_cells_nothing_is_said_of_a_curve_as_a_whole() -> None:
     slope = TOML.replace(b'curve = "last"\nx = 0.7', b'curve = "last"\nstatistic = "slope"')
-    assert len(verdicts.judge_published("two", definition.parse_experiment(slope, "x"), scores(0.1))) == 1
+    assert len(verdicts.judge_numbers("two", definition.parse_experiment(slope, "x"), scores(0.1))) == 1
     more = slope.replace(b"mu = [0.7, 0.3]", b"mu = [0.7, 0.3, 0.5]")
-    assert verdicts.judge_published("two", definition.parse_experiment(more, "x"), scores(0.1)) == []
+    assert verdicts.judge_numbers("two", definition.parse_experiment(more, "x"), scores(0.1)) == []

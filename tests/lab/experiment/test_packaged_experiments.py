@@ -93,8 +93,8 @@ def lacking(tried: Experiment, run: Callable[[ExperimentCell], list[Measure]] = 
         ]
         if not any(scores.steps(cell.name, attack, metric) for cell in tried.make_cells())
     ]
-    judged = {(verdict.figure, verdict.what) for verdict in curves.judge_published("tried", tried, scores)}
-    return Lacking(short, [one.what for one in tried.published if (one.figure, one.what) not in judged])
+    judged = {(verdict.figure, verdict.what) for verdict in curves.judge_numbers("tried", tried, scores)}
+    return Lacking(short, [one.what for one in tried.stated if (one.figure, one.what) not in judged])
 
 
 LONGEST = ("mesh-fig08", "mesh-hardened", "mesh-hardened-insiders")

@@ -97,7 +97,9 @@ def test_results_that_were_made_otherwise_are_not_mixed(
 ) -> None:
     with_one_portion(out, manifest)
     if "axes" in change:
-        change = {"definition": {**manifest.definition, **change, "figures": [], "published": []}}
+        change = {
+            "definition": {**manifest.definition, **change, "figures": [], "published": [], "earlier": [], "checks": []}
+        }
     other = msgspec.structs.replace(manifest, **change)
     with pytest.raises(StorageError, match=named) as caught:
         begin(out, other)

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from veilcast.lab.experiment.definition import PublishedValue
 from veilcast.lab.measure import verdicts
-from veilcast.lab.measure.verdicts import CurvePoint, NoPointError
+from veilcast.lab.measure.verdicts import (
+    CurvePoint,
+    EarlierNumber,
+    NoPointError,
+    OwnCheck,
+    PublishedNumber,
+    StatedNumber,
+    find_number_problems,
+)
 from veilcast.lab.tables import VerdictRow
 
 
@@ -24,34 +31,68 @@ CURVES = {
 }
 
 
-def published(**given: Any) -> PublishedValue:
-    plain: dict[str, Any] = {"what": "it", "figure": "f", "curve": "falls", "value": 0.7, "within": 0.02, "x": 1}
-    return PublishedValue(**plain | given)
+def published(**given: Any) -> PublishedNumber:
+    bound = given.get("compare") in ("at most", "at least")
+    plain: dict[str, Any] = {"what": "it", "figure": "f", "curve": "falls", "value": 0.7, "x": 1, "place": "P0 5"}
+    return PublishedNumber(**plain | ({} if bound else {"within": 0.02}) | given)
 
 
-def judge(published: PublishedValue, curves: Mapping[str, Sequence[CurvePoint]]) -> VerdictRow:
+def judge(published: StatedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> VerdictRow:
     return verdicts.judge_number("two", published, curves)
 
 
-def test_a_number_within_the_margin_fits() -> None:
-    verdict = judge(published(value=0.715), CURVES)
+def test_a_number_inside_the_interval_fits() -> None:
+    verdict = judge(published(value=0.705), CURVES)
     assert (verdict.verdict, verdict.reproduced) == ("fits", 0.7)
-    assert verdict.difference == pytest.approx(-0.015)
+    assert verdict.difference == pytest.approx(-0.005)
 
 
-def test_one_whose_interval_reaches_the_margin_fits_partly_and_one_beyond_is_not_reproduced() -> None:
-    assert judge(published(value=0.725), CURVES).verdict == "partly"
-    assert judge(published(value=0.735), CURVES).verdict == "not reproduced"
+def test_a_number_outside_the_interval_is_near_within_the_margin_and_not_reproduced_beyond() -> None:
+    assert judge(published(value=0.715), CURVES).verdict == "near"
+    assert judge(published(value=0.725), CURVES).verdict == "not reproduced"
 
 
 def test_an_interval_wider_than_the_margin_fits_partly_at_best() -> None:
     assert judge(published(within=0.009), CURVES).verdict == "partly"
+    assert judge(published(value=0.715, within=0.009), CURVES).verdict == "partly"
+    assert judge(published(value=0.725, within=0.009), CURVES).verdict == "not reproduced"
     assert judge(published(within=0.011), CURVES).verdict == "fits"
 
 
-def test_a_target_known_from_elsewhere_is_what_counts() -> None:
-    verdict = judge(published(value=0.6, target=0.69), CURVES)
-    assert (verdict.verdict, verdict.published, verdict.target) == ("fits", 0.6, 0.69)
+def test_a_published_number_is_known_to_its_last_digit_and_no_better() -> None:
+    assert judge(published(value=0.714), CURVES).verdict == "near"
+    assert judge(published(value=0.714, rounding=0.005), CURVES).verdict == "fits"
+
+
+def test_a_verdict_says_which_kind_of_number_it_is_about_and_where_that_number_is_from() -> None:
+    plain: dict[str, Any] = {"what": "it", "figure": "f", "curve": "falls", "value": 0.7, "within": 0.02, "x": 1}
+    numbers = (
+        PublishedNumber(**plain, place="P1 3", words="about .7"),
+        EarlierNumber(**plain, run="a prototype"),
+        OwnCheck(**plain, because="a formula"),
+    )
+    assert [(row.kind, row.origin) for row in (judge(number, CURVES) for number in numbers)] == [
+        ("published", 'P1 3: "about .7"'),
+        ("earlier", "a prototype"),
+        ("check", "a formula"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"compare": "at most", "within": 0.1, "words": "less"}, "a bound has no margin"),
+        ({"compare": "at most", "within": 0.0}, "a bound that a paper states is quoted"),
+        ({"place": "Fig. 12"}, "names no paper"),
+        ({"x": None}, "x is for value or change or gap, and needed there"),
+        ({"since": 1}, "since is for change"),
+        ({"among": 0}, "among is at least 1"),
+    ],
+)
+def test_a_stated_number_that_contradicts_itself_is_a_problem(changes: dict[str, Any], problem: str) -> None:
+    (found,) = find_number_problems(published(**changes))
+    assert problem in found
+    assert not list(find_number_problems(published()))
 
 
 def test_a_bound_has_one_side_and_fits_if_all_of_the_interval_keeps_it() -> None:
@@ -60,7 +101,6 @@ def test_a_bound_has_one_side_and_fits_if_all_of_the_interval_keeps_it() -> None
     for value in (0.695, 0.705):  # The interval is from 0.69 to 0.71.
         assert judge(published(value=value, compare="at least", within=0), CURVES).verdict == "partly"
         assert judge(published(value=value, compare="at most", within=0), CURVES).verdict == "partly"
-    assert judge(published(value=0.705, compare="at most", within=0.005), CURVES).verdict == "fits"
     assert judge(published(value=0.685, compare="at least", within=0), CURVES).verdict == "fits"
     assert judge(published(value=0.9, compare="at most", within=0), CURVES).statistic == "value, at most"
 

@@ -15,7 +15,7 @@ from support import sample_results
 from veilcast.lab.measure.verdicts import CurvePoint
 from veilcast.lab.report import figure
 from veilcast.lab.report.figure import NARROW, WIDE, FigureSize
-from veilcast.lab.report.figure_data import FigureData, PlotLine, PublishedMark, make_figure_data
+from veilcast.lab.report.figure_data import FigureData, PlotLine, StatedMark, make_figure_data
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</title></svg><script>alert(1)</script>"
@@ -26,7 +26,7 @@ def line(label: str = "BL", count: int = 5, style: str = "line", rise: float = 0
     return PlotLine(label, style, tuple(points))  # type: ignore[arg-type]
 
 
-def drawn(*lines: PlotLine, marks: tuple[PublishedMark, ...] = (), size: FigureSize = WIDE, **axes: bool) -> Element:
+def drawn(*lines: PlotLine, marks: tuple[StatedMark, ...] = (), size: FigureSize = WIDE, **axes: bool) -> Element:
     picture = FigureData("A title", "degree", "accuracy", lines, marks, **axes)
     return ElementTree.fromstring(figure.draw_embedded(picture, size, "x"))
 
@@ -59,11 +59,20 @@ def test_lone_points_have_whiskers_and_a_reference_has_neither() -> None:
 
 
 def test_what_was_published_is_marked_on_its_curve_or_on_the_axis() -> None:
-    tree = drawn(line(), marks=(PublishedMark("at 3", 0, 3.0, 0.45), PublishedMark("settles", 0, 2.5, None)))
+    tree = drawn(
+        line(), marks=(StatedMark("published", "at 3", 0, 3.0, 0.45), StatedMark("published", "settles", 0, 2.5, None))
+    )
     assert len(of_class(tree, "published")) == 3  # One is in the legend.
     assert len(of_class(tree, "rule")) == 1
     told = {title.text for title in tree.iter("title")}
     assert {"published: at 3, 0.45", "published: settles, at 2.5"} <= told
+
+
+def test_an_earlier_value_is_drawn_as_such_and_never_as_published() -> None:
+    tree = drawn(line(), marks=(StatedMark("earlier", "at 3", 0, 3.0, 0.45),))
+    assert len(of_class(tree, "earlier")) == 2  # One is in the legend.
+    assert not of_class(tree, "published")
+    assert "published" not in " ".join(tree.itertext()).lower()
 
 
 def test_the_legend_lies_above_the_frame_and_inside_the_picture() -> None:
@@ -123,7 +132,7 @@ def test_a_figure_with_little_or_nothing_in_it_is_still_a_figure(lines: tuple[Pl
 
 
 def test_who_cannot_see_it_is_told_what_it_shows() -> None:
-    tree = drawn(line(), line("nothing", 0), marks=(PublishedMark("at 3", 0, 3.0, 0.45),))
+    tree = drawn(line(), line("nothing", 0), marks=(StatedMark("published", "at 3", 0, 3.0, 0.45),))
     ids = {element.get("id"): element.text for element in tree.iter() if element.get("id")}
     title, description = (ids[name] for name in tree.get("aria-labelledby", "").split())
     assert title == "A title"
@@ -133,7 +142,7 @@ def test_who_cannot_see_it_is_told_what_it_shows() -> None:
 
 
 def test_hostile_words_stay_words() -> None:
-    picture = FigureData(HOSTILE, HOSTILE, HOSTILE, (line(HOSTILE),), (PublishedMark(HOSTILE, 0, 1.0, 0.3),))
+    picture = FigureData(HOSTILE, HOSTILE, HOSTILE, (line(HOSTILE),), (StatedMark("published", HOSTILE, 0, 1.0, 0.3),))
     tree = ElementTree.fromstring(figure.draw_standalone(picture, "x"))
     assert not [element for element in tree.iter() if element.tag.endswith("script")]
 

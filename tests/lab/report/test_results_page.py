@@ -130,7 +130,7 @@ def test_one_seed_is_said_to_have_no_interval() -> None:
 
 def test_the_summary_counts_and_says_what_is_not_reproduced_and_why(reader: Reader) -> None:
     top = reader.words.split("Experiments")[0]
-    assert "6 published numbers, held against what came out of 2 experiments." in top
+    assert "5 published numbers and 1 check of our own, held against what came out of 2 experiments." in top
     assert "4fits" in top
     assert "1partly" in top
     assert "1not reproduced" in top
@@ -144,7 +144,7 @@ def test_an_incomplete_or_quick_sweep_is_shown_as_such_and_not_counted() -> None
         words = Reader(
             results_page.render_page([sample_results.make_result("mesh-degrees", experiment, **changes)])
         ).words
-        assert "1 experiment. Nothing is held against published numbers here." in words
+        assert "1 experiment. Nothing is held against stated numbers here." in words
         assert "0fits" not in words
         assert words.count(said) == 2
 
@@ -173,9 +173,10 @@ def test_what_is_counted_with_less_behind_it_than_was_meant_is_told_at_the_top()
 
 
 def test_numbers_of_our_own_are_not_called_published() -> None:
-    own = parse_experiment(sample_results.DEGREES.replace('source = "P0 Fig. 8"\n', "").encode(), "own")
+    text = re.sub(r"(?m)^place = .*\nrounding = .*$", 'run = "a prototype"', sample_results.DEGREES)
+    own = parse_experiment(text.replace("[[published]]", "[[earlier]]").encode(), "own")
     words = Reader(results_page.render_page([sample_results.make_result("own", own)])).words
-    assert "0 published numbers and 5 of our own, held against what came out of 1 experiment." in words
+    assert "4 numbers of an earlier run and 1 check of our own, held against what came out of 1 experiment." in words
 
 
 def test_a_miss_that_nobody_expected_is_not_explained_away() -> None:

@@ -80,6 +80,9 @@ def add_lab(commands: Any) -> None:
         metavar="TABLES",
         help="also keep what the adversaries saw, for `lab attack`: all, or cells,truth,...",
     )
+    run.add_argument(
+        "--check", action="store_true", help="exit with code 13 if a verdict is not the one that the experiment expects"
+    )
     run.add_argument("--fresh", action="store_true", help="discard existing results of these experiments")
     runs(run, Later("lab", "run"))
 

@@ -1,9 +1,10 @@
-"""The definition of an experiment, as its TOML file states it: a claim, the runs, the figures and the published
-numbers.
+"""The definition of an experiment, as its TOML file states it: a claim, the runs, the figures and the numbers that
+results are held against.
 
 The cells of an experiment are the product of its axes, once for each series. A cell and a seed are a run. A figure
-draws curves over an axis, or over the steps inside a run. A published number has a margin within which our number
-counts as reproduced, and an expected verdict: the experiment states beforehand what will not be reproduced.
+draws curves over an axis, or over the steps inside a run. Numbers are published, of an earlier run, or checks of our
+own (`lab.measure.verdicts`). Each has an expected verdict: the experiment states beforehand what will not be
+reproduced.
 
 A matrix shows defences (the series, down) against attackers (across): one metric in each cell, and the costs of each
 defence. If the experiment has axes, or its runs have steps, there is one matrix for each combination of their values.
@@ -29,6 +30,13 @@ from veilcast.errors import ConfigError
 from veilcast.lab.experiment.file_problems import find_problems, unknown_name
 from veilcast.lab.experiment.kinds import add_kinds, make_params
 from veilcast.lab.experiment.params import FILE, RunParams, UserFile, entry_point_names, file_path, resolve_files
+from veilcast.lab.measure.verdicts import (
+    EarlierNumber,
+    OwnCheck,
+    PublishedNumber,
+    StatedNumber,
+    find_number_problems,
+)
 
 
 class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,38 +109,6 @@ class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log_y: bool = False
 
 
-class PublishedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A number of the paper, and the curve of ours that it is compared with."""
-
-    what: str
-    value: float
-    figure: str
-    curve: str
-    """The label of the curve."""
-    within: float
-    """The largest distance of our number from `target`, or from `value` if there is no target."""
-    x: float | None = None
-    """The place on the curve; None if the number is about the whole curve."""
-    statistic: Literal["value", "change", "gap", "slope", "argmin", "settles", "last"] = "value"
-    """The number that is taken from our curve: its value at x; its change since `since`; its distance from the curve
-    `beside`; the slope of its least-squares line; the x where it is smallest; the x from which it stays within `margin`
-    of `beside`; its last value."""
-    since: float | None = None
-    compare: Literal["equal", "at most", "at least", "not told from"] = "equal"
-    """"equal": the number is a value. "at most", "at least": it is the bound of a claim, such as that a curve falls.
-    "not told from": it is the value of chance, and our interval must contain it."""
-    among: int = 1
-    """Number of comparisons of which any one would be a finding. The interval is widened so that it holds for all of
-    them."""
-    beside: str = ""
-    margin: float = 0.0
-    target: float | None = None
-    """The result of this reading in an earlier execution, where it is known and differs from the published number."""
-    expect: Literal["fits", "partly", "not reproduced"] = "fits"
-    why: str = ""
-    """The reason for an expected miss."""
-
-
 class QuickSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Changes that `--quick` makes."""
 
@@ -160,7 +136,7 @@ class ExperimentCell(msgspec.Struct, frozen=True):
 
 
 class ExperimentOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of an experiment that determines its runs, without figures, matrices and published numbers."""
+    """The part of an experiment that determines its runs, without figures, matrices and stated numbers."""
 
     title: str
     kind: str
@@ -218,7 +194,14 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
     """How the paper is read, where it can be read in several ways."""
     figures: tuple[Figure, ...] = ()
     matrices: tuple[AttackMatrix, ...] = ()
-    published: tuple[PublishedValue, ...] = ()
+    published: tuple[PublishedNumber, ...] = ()
+    earlier: tuple[EarlierNumber, ...] = ()
+    checks: tuple[OwnCheck, ...] = ()
+
+    @property
+    def stated(self) -> tuple[StatedNumber, ...]:
+        """All numbers that results are held against."""
+        return (*self.published, *self.earlier, *self.checks)
 
     def __post_init__(self) -> None:
         if min(self.seeds, self.quick.seeds, self.machines.seeds) < 1:
@@ -235,7 +218,7 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
             if not any(fnmatchcase(cell.name, pattern) for cell in cells):
                 raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
         steps = {step for cell in cells for step in cell.params.observed_steps()}
-        if found := [*self._of_attackers(cells), *self._of_figures(), *self._of_published(), *self._of_matrices(steps)]:
+        if found := [*self._of_attackers(cells), *self._of_figures(), *self._of_numbers(), *self._of_matrices(steps)]:
             raise ConfigError("; ".join(found))
 
     def check_requirements(self, name: str, engine: str, data: Path | None) -> None:
@@ -295,24 +278,21 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
                 if free and figure.x in {*self.axes, "step"}:
                     yield f"{place}: `at` must fix {', '.join(sorted(free))}"
 
-    def _of_published(self) -> Iterator[str]:
+    def _of_numbers(self) -> Iterator[str]:
+        """Stated numbers that are about nothing of this experiment, or that contradict themselves."""
         figures = {figure.name: figure for figure in self.figures}
-        for point in self.published:
-            place = f"published {point.what!r}"
-            if point.among < 1:
-                yield f"{place}: among is at least 1, itself"
-            for name, meant in _NEEDED.items():
-                if (getattr(point, name) in (None, "")) == (point.statistic in meant):
-                    yield f"{place}: {name} is for {' or '.join(meant)}, and needed there"
-            if point.figure not in figures:
-                yield f"{place}: {unknown_name('figure', point.figure, figures)}"
+        for number in self.stated:
+            place = f"{number.kind} {number.what!r}"
+            yield from (f"{place}: {found}" for found in find_number_problems(number))
+            if number.figure not in figures:
+                yield f"{place}: {unknown_name('figure', number.figure, figures)}"
                 continue
-            figure = figures[point.figure]
-            for x in (point.x, point.since):
+            figure = figures[number.figure]
+            for x in (number.x, number.since):
                 if x is not None and figure.x in self.axes and x not in self.axes[figure.x]:
                     yield f"{place}: {x} is not among axes.{figure.x}"
             labels = [curve.label for curve in figure.curves]
-            for label in filter(None, (point.curve, point.beside)):
+            for label in filter(None, (number.curve, number.beside)):
                 if label not in labels:
                     yield f"{place}: in figure {figure.name!r} {unknown_name('curve', label, labels)}"
 
@@ -355,7 +335,7 @@ def read_experiment(name_or_path: str) -> str:
 
 
 def load_outline(name_or_path: str) -> tuple[str, ExperimentOutline]:
-    """Load an outline. Figures, matrices and published numbers, most of the text of a packaged file, are not parsed."""
+    """Load an outline. Figures, matrices and stated numbers, most of the text of a packaged file, are not parsed."""
     if name_or_path not in packaged_names():
         return load_experiment(name_or_path)
     text = (_package_directory() / f"{name_or_path}.toml").read_text()
@@ -385,6 +365,4 @@ def _package_directory() -> Traversable:
     return resources.files("veilcast") / "experiments"
 
 
-_DRAWN: Final = ("figures", "matrices", "published")
-_NEEDED: Final = {"x": ("value", "change", "gap"), "since": ("change",), "beside": ("gap", "settles")}
-"""The statistics that need a field of `PublishedValue`. All other statistics forbid it."""
+_DRAWN: Final = ("figures", "matrices", "published", "earlier", "checks")

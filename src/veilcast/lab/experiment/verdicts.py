@@ -1,5 +1,5 @@
-"""From scores to curves and verdicts: the points of each curve of an experiment, and the judgement of published
-numbers.
+"""From scores to curves and verdicts: the points of each curve of an experiment, and the judgement of the numbers that
+it states.
 
 A curve is one metric of one series, over an axis (a cell for each point) or over the steps inside one cell's runs.
 """
@@ -61,22 +61,22 @@ def curve_points(
     return sorted(found)
 
 
-def judge_published(name: str, experiment: Experiment, scores: ScoreTable) -> list[VerdictRow]:
-    """Judge every published number of the experiment. If the machines ran only part of the cells, numbers about other
+def judge_numbers(name: str, experiment: Experiment, scores: ScoreTable) -> list[VerdictRow]:
+    """Judge every stated number of the experiment. If the machines ran only part of the cells, numbers about other
     cells are left out, and numbers about a whole curve, too."""
     judged = []
     for figure in experiment.figures:
-        said = [published for published in experiment.published if published.figure == figure.name]
+        said = [number for number in experiment.stated if number.figure == figure.name]
         drawn = {
             among: {curve.label: curve_points(experiment, figure, curve, scores, among) for curve in figure.curves}
-            for among in sorted({published.among for published in said})
+            for among in sorted({number.among for number in said})
         }
-        for published in said:
-            curves = drawn[published.among]
-            whole = figure.x == "step" or len(curves[published.curve]) == len(experiment.axes[figure.x])
-            if whole or published.x is not None:
+        for number in said:
+            curves = drawn[number.among]
+            whole = figure.x == "step" or len(curves[number.curve]) == len(experiment.axes[figure.x])
+            if whole or number.x is not None:
                 with suppress(NoPointError):
-                    judged.append(judge_number(name, published, curves))
+                    judged.append(judge_number(name, number, curves))
     return judged
 
 

@@ -1,29 +1,41 @@
-"""Verdicts: a published number of a paper beside a curve of ours.
+"""Verdicts: a number that an experiment states beforehand, beside a curve of ours.
 
-A number *fits* if ours lies within the stated margin of the target and is known as precisely as that. The target is the
-published value, or the value that the reading gives when it is executed elsewhere, where that is known. It fits
-*partly* if our interval reaches into the margin, and is *not reproduced* otherwise. A bound ("at most", "at least") has
-a margin on one side only: it fits if the whole interval keeps it, and partly if some of it does. A number that is "not
-told from" a target fits if the interval holds the target and is no wider than the margin on either side; it fits partly
-if the interval is wider, because then little was asked of it.
+There are three kinds of stated numbers, and they are never mixed:
 
-The interval is that of the mean; for the place of a curve's minimum, the range over which the curve is not
-distinguished from its minimum. An experiment also states the verdict it expects; any other verdict is news, good or
-bad.
+- *published*: it is printed in a paper, at a place that the experiment names; or the paper says it in words, which the
+  experiment quotes;
+- *earlier*: it came out of an earlier run or of a prototype;
+- *check*: it is our own: a formula, a control, or an aim.
+
+How a verdict is made, from our value and the interval of its mean:
+
+1. A value *fits* if the interval holds it, and is no wider than the margin `within` on either side. A published value
+   is known to the last digit that the paper prints, and no better (`rounding`).
+2. A value is *near* if the interval does not hold it, but ours lies within the margin.
+3. A value fits *partly* if the interval is wider than the margin, and reaches into the margin around the value: little
+   was asked of it. All others are *not reproduced*.
+4. A bound ("at most", "at least") has no margin. It fits if the whole interval keeps it, and partly if some of it does.
+5. A number that is "not told from" a value fits if the interval holds the value and is narrow, and partly if it is
+   wide.
+
+For the place of a curve's minimum, the interval is the range over which the curve is not told from its minimum. An
+experiment also states the verdict that it expects; any other verdict is news, good or bad.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias, get_args
 
+import msgspec
 import numpy as np
 
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, LocalError
 from veilcast.lab.tables import VerdictRow
 
-VerdictWord: TypeAlias = Literal["fits", "partly", "not reproduced"]
+VerdictWord: TypeAlias = Literal["fits", "near", "partly", "not reproduced"]
 
 
 class CurvePoint(NamedTuple):
@@ -39,110 +51,179 @@ class NoPointError(LookupError):
     """A published number is about a point that the curve does not have."""
 
 
-class PublishedNumber(Protocol):
-    """A published number as an experiment states it; see `lab.experiment.definition`."""
+class StatedNumber(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A number, and the curve of ours that it is held against."""
+
+    kind: ClassVar[str]
+    what: str
+    value: float
+    figure: str
+    curve: str
+    """The label of the curve."""
+    within: float = 0.0
+    """The largest distance at which our number is near; half of the widest interval that fits. A bound has none."""
+    x: float | None = None
+    """The place on the curve; None if the number is about the whole curve."""
+    statistic: Literal["value", "change", "gap", "slope", "argmin", "settles", "last"] = "value"
+    """The number that is taken from our curve: its value at x; its change since `since`; its distance from the curve
+    `beside`; the slope of its least-squares line; the x where it is smallest; the x from which it stays within `margin`
+    of `beside`; its last value."""
+    since: float | None = None
+    compare: Literal["equal", "at most", "at least", "not told from"] = "equal"
+    """"equal": the number is a value. "at most", "at least": it is the bound of a claim, such as that a curve falls.
+    "not told from": it is the value of chance, and our interval must contain it."""
+    among: int = 1
+    """Number of comparisons of which any one would be a finding. The interval is widened so that it holds for all of
+    them."""
+    beside: str = ""
+    margin: float = 0.0
+    expect: VerdictWord = "fits"
+    why: str = ""
+    """The reason for an expected miss."""
 
     @property
-    def what(self) -> str: ...
+    def origin(self) -> str:
+        """Where the number is from."""
+        raise LocalError("a stated number is published, earlier or a check")
+
     @property
-    def value(self) -> float: ...
-    @property
-    def figure(self) -> str: ...
-    @property
-    def curve(self) -> str: ...
-    @property
-    def within(self) -> float: ...
-    @property
-    def x(self) -> float | None: ...
-    @property
-    def since(self) -> float | None: ...
-    @property
-    def statistic(self) -> str: ...
-    @property
-    def compare(self) -> str: ...
-    @property
-    def beside(self) -> str: ...
-    @property
-    def margin(self) -> float: ...
-    @property
-    def target(self) -> float | None: ...
-    @property
-    def expect(self) -> VerdictWord: ...
-    @property
-    def why(self) -> str: ...
+    def precision(self) -> float:
+        """Largest distance of the stated value from the value that is meant."""
+        return 0.0
 
 
-def judge_number(experiment: str, published: PublishedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> VerdictRow:
-    """Compare one published number of an experiment with the curves of its figure, by their labels. Raises
-    `NoPointError` if the curve lacks the point."""
-    target = published.value if published.target is None else published.target
-    found, low, high = _statistic(published, curves)
-    bound = "" if published.compare == "equal" else f", {published.compare}"
+class PublishedNumber(StatedNumber, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A number that a paper prints, or a comparison that it makes in words."""
+
+    kind = "published"
+    place: str
+    """The place in the paper, such as "P0 5, Fig. 12"."""
+    words: str = ""
+    """The paper's own words, where it states the number in words; required for a bound."""
+    rounding: float = 0.0
+    """Half a unit of the last digit that the paper prints."""
+
+    @property
+    def origin(self) -> str:
+        return f'{self.place}: "{self.words}"' if self.words else self.place
+
+    @property
+    def precision(self) -> float:
+        return self.rounding
+
+
+class EarlierNumber(StatedNumber, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A number of an earlier run, of ours or of a prototype."""
+
+    kind = "earlier"
+    run: str
+    """What was run."""
+
+    @property
+    def origin(self) -> str:
+        return self.run
+
+
+class OwnCheck(StatedNumber, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A number of our own: a formula, a control, or an aim."""
+
+    kind = "check"
+    because: str = ""
+    """Why this number."""
+
+    @property
+    def origin(self) -> str:
+        return self.because
+
+
+def find_number_problems(number: StatedNumber) -> Iterator[str]:
+    """What is wrong with the fields of a stated number."""
+    for name, meant in _NEEDED.items():
+        if (getattr(number, name) in (None, "")) == (number.statistic in meant):
+            yield f"{name} is for {' or '.join(meant)}, and needed there"
+    if number.among < 1:
+        yield "among is at least 1, itself"
+    bound = number.compare in _BOUNDS
+    if bound and number.within:
+        yield "a bound has no margin: state the bound itself, without `within`"
+    if isinstance(number, PublishedNumber):
+        if not _PLACE.match(number.place):
+            yield f"place {number.place!r} names no paper, as in P0 5, Fig. 12"
+        if bound and not number.words:
+            yield "words: a bound that a paper states is quoted"
+
+
+def judge_number(experiment: str, stated: StatedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> VerdictRow:
+    """Hold one stated number of an experiment against the curves of its figure, by their labels. Raises `NoPointError`
+    if the curve lacks the point."""
+    found, low, high = _statistic(stated, curves)
+    bound = "" if stated.compare == "equal" else f", {stated.compare}"
     return VerdictRow(
         experiment=experiment,
-        what=published.what,
-        figure=published.figure,
-        curve=published.curve,
-        x=published.x,
-        statistic=f"{published.statistic}{bound}",
-        published=published.value,
-        target=target,
+        kind=stated.kind,
+        what=stated.what,
+        origin=stated.origin,
+        figure=stated.figure,
+        curve=stated.curve,
+        x=stated.x,
+        statistic=f"{stated.statistic}{bound}",
+        stated=stated.value,
         reproduced=found,
         low=low,
         high=high,
-        within=published.within,
-        difference=found - target,
-        verdict=_word(published, target, (found, low, high)),
-        expected=published.expect,
-        why=published.why,
+        within=stated.within,
+        difference=found - stated.value,
+        verdict=_word(stated, (found, low, high)),
+        expected=stated.expect,
+        why=stated.why,
     )
 
 
 Estimate: TypeAlias = tuple[float, float, float]
 
 
-def _word(published: PublishedNumber, target: float, ours: Estimate) -> VerdictWord:
+def _word(stated: StatedNumber, ours: Estimate) -> VerdictWord:
     found, low, high = ours
-    margin = published.within + _ROUNDING
-    least, most = target - margin, target + margin
-    match published.compare:
-        case "at most":
-            sure, possible = high <= most, low <= most
-        case "at least":
-            sure, possible = low >= least, high >= least
-        case "not told from":
-            possible = low <= target + _ROUNDING and high >= target - _ROUNDING
-            sure = possible and high - low <= 2 * margin
-        case _:
-            possible = low <= most and high >= least
-            # A number with an interval wider than the margin may lie in it by luck. The place of the minimum on a
-            # plateau is random: only a minimum that stands out has a place.
-            known = least <= low and high <= most if published.statistic == "argmin" else high - low <= 2 * margin
-            sure = known and least <= found <= most
-    return "fits" if sure else "partly" if possible else "not reproduced"
+    exact = stated.precision + _ROUNDING
+    margin = stated.within + exact
+    least, most = stated.value - margin, stated.value + margin
+    if stated.compare in _BOUNDS:
+        bound = stated.value + exact if stated.compare == "at most" else stated.value - exact
+        kept = [end <= bound if stated.compare == "at most" else end >= bound for end in (low, high)]
+        return "fits" if all(kept) else "partly" if any(kept) else "not reproduced"
+    holds = low - exact <= stated.value <= high + exact
+    # The place of the minimum on a plateau is random: only a minimum that stands out has a place.
+    narrow = least <= low and high <= most if stated.statistic == "argmin" else high - low <= 2 * margin
+    if holds:
+        return "fits" if narrow else "partly"
+    if stated.compare == "not told from":
+        return "not reproduced"
+    if narrow:
+        return "near" if least <= found <= most else "not reproduced"
+    return "partly" if low <= most and high >= least else "not reproduced"
 
 
-def _statistic(published: PublishedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> Estimate:
-    curve = curves[published.curve]
+def _statistic(stated: StatedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> Estimate:
+    curve = curves[stated.curve]
     if not curve:
-        raise NoPointError(f"the curve {published.curve!r} has no points")
-    match published.statistic:
+        raise NoPointError(f"the curve {stated.curve!r} has no points")
+    match stated.statistic:
         case "value":
-            return _at(curve, published.x)[1:]
+            return _at(curve, stated.x)[1:]
         case "change":
-            return _difference(_at(curve, published.x), _at(curve, published.since))
+            return _difference(_at(curve, stated.x), _at(curve, stated.since))
         case "gap":
-            return _difference(_at(curve, published.x), _at(curves[published.beside], published.x))
+            return _difference(_at(curve, stated.x), _at(curves[stated.beside], stated.x))
         case "slope":
             return _slope(curve)
         case "argmin":
             return _argmin(curve)
         case "settles":
-            return _settles(curve, curves[published.beside], published.margin)
+            return _settles(curve, curves[stated.beside], stated.margin)
         case "last":
             return curve[-1][1:]
         case unknown:
-            raise ConfigError(f"published {published.what!r}: no statistic {unknown!r}")
+            raise ConfigError(f"stated {stated.what!r}: no statistic {unknown!r}")
 
 
 def _difference(one: CurvePoint, other: CurvePoint) -> Estimate:
@@ -194,3 +275,8 @@ def _settles(curve: Sequence[CurvePoint], beside: Sequence[CurvePoint], margin: 
 
 
 _ROUNDING: Final = 1e-9
+VERDICTS: Final = get_args(VerdictWord)
+_BOUNDS: Final = ("at most", "at least")
+_NEEDED: Final = {"x": ("value", "change", "gap"), "since": ("change",), "beside": ("gap", "settles")}
+"""The statistics that need a field. All other statistics forbid it."""
+_PLACE: Final = re.compile(r"P[0-4]\b")

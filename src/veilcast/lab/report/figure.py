@@ -1,4 +1,4 @@
-"""One figure as SVG: frame, ticks and grid, lines with their intervals, and the published points on top.
+"""One figure as SVG: frame, ticks and grid, lines with their intervals, and the published and earlier points on top.
 
 A figure has one of two sizes, for a page and for a phone: letters keep their size, and the frame takes the rest. A line
 has a band for the interval of its mean; single points have whiskers. Every point has its numbers in a tooltip, and a
@@ -15,7 +15,7 @@ from typing import Final
 
 from veilcast.lab.measure.verdicts import CurvePoint
 from veilcast.lab.report import axes, legend, shapes, style
-from veilcast.lab.report.figure_data import FigureData, PlotLine, PublishedMark, has_interval
+from veilcast.lab.report.figure_data import FigureData, PlotLine, StatedMark, has_interval
 from veilcast.lab.report.markup import Markup, join, tag
 from veilcast.lab.report.number_format import format_interval, format_number
 from veilcast.lab.report.text_width import row_height, shorten_text, text_width
@@ -84,7 +84,7 @@ class _Canvas:
             *(self._rule(mark) for mark in self.plot.marks if mark.y is None),
             *(self._line(number, line) for number, line in enumerate(self.plot.lines)),
             *(self._points(number, line) for number, line in enumerate(self.plot.lines)),
-            *(self._published(mark, mark.y) for mark in self.plot.marks if mark.y is not None),
+            *(self._stated(mark, mark.y) for mark in self.plot.marks if mark.y is not None),
         )
         return tag(
             "svg",
@@ -156,7 +156,7 @@ class _Canvas:
             whisker = self._whisker(x, point) if line.style == "points" and has_interval(point) else ""
             marker = shapes.draw_marker(number, x, y) if line.style != "reference" and place % stride == 0 else ""
             # The area in which a pointer shows the tooltip.
-            near = tag("circle", cx=x, cy=y, r=_NEAR, class_="near")
+            near = tag("circle", cx=x, cy=y, r=_NEAR, class_="pointer")
             parts.append(tag("g", tag("title", _tooltip(self.plot, line, point)), whisker, near, marker))
         return tag("g", *parts, class_=self.colours[number])
 
@@ -165,21 +165,23 @@ class _Canvas:
         shape = f"M{x:.2f} {low:.2f}V{high:.2f}M{x - 4:.2f} {low:.2f}h8M{x - 4:.2f} {high:.2f}h8"
         return tag("path", d=shape, class_="whisker")
 
-    def _published(self, mark: PublishedMark, y: float) -> Markup:
+    def _stated(self, mark: StatedMark, y: float) -> Markup:
         if not (self.x.shows(mark.x) and self.y.shows(y)):
             return Markup()
-        told = f"published: {mark.what}, {format_number(y, 4)}"
-        shape = shapes.draw_diamond(self._across(mark.x), self._down(y))
+        told = f"{mark.kind}: {mark.what}, {format_number(y, 4)}"
+        shape = shapes.draw_stated(mark.kind, self._across(mark.x), self._down(y))
         return tag("g", tag("title", told), shape, class_=self.colours[mark.line])
 
-    def _rule(self, mark: PublishedMark) -> Markup:
-        """A published place on the horizontal axis: a line across, with its diamond on the axis."""
+    def _rule(self, mark: StatedMark) -> Markup:
+        """A stated place on the horizontal axis: a line across, with its shape on the axis."""
         if not self.x.shows(mark.x):
             return Markup()
         x = self._across(mark.x)
-        told = f"published: {mark.what}, at {_number(mark.x)}"
+        told = f"{mark.kind}: {mark.what}, at {_number(mark.x)}"
         line = tag("line", x1=x, x2=x, y1=self.top, y2=self.bottom, class_="rule")
-        return tag("g", tag("title", told), line, shapes.draw_diamond(x, self.bottom), class_=self.colours[mark.line])
+        return tag(
+            "g", tag("title", told), line, shapes.draw_stated(mark.kind, x, self.bottom), class_=self.colours[mark.line]
+        )
 
     def _entries(self) -> Iterator[legend.LegendEntry]:
         for number, line in enumerate(self.plot.lines):
@@ -187,8 +189,8 @@ class _Canvas:
             marked = shapes.draw_marker(number, 12, 0)
             sample = {"line": join(drawn, marked), "points": marked, "reference": drawn}[line.style]
             yield legend.LegendEntry(tag("g", sample, class_=self.colours[number]), line.label)
-        if self.plot.marks:
-            yield legend.LegendEntry(tag("g", shapes.draw_diamond(12, 0), class_="ink"), "published")
+        for kind in dict.fromkeys(mark.kind for mark in self.plot.marks):
+            yield legend.LegendEntry(tag("g", shapes.draw_stated(kind, 12, 0), class_="ink"), kind)
 
     def _runs(self, line: PlotLine) -> Iterator[list[CurvePoint]]:
         """The stretches of a line without a gap. A value without a place makes a gap."""
@@ -238,7 +240,7 @@ def _tooltip(plot: FigureData, line: PlotLine, point: CurvePoint) -> str:
 
 
 def _description(plot: FigureData) -> str:
-    """The picture in words: the ends of each line, and the published values."""
+    """The picture in words: the ends of each line, and the published and earlier values."""
     said = [f"{plot.y_label} against {plot.x_label}."]
     for line in plot.lines:
         if not line.points:
@@ -251,7 +253,7 @@ def _description(plot: FigureData) -> str:
         said.append(f"{line.label}: {ends}.")
     for mark in plot.marks:
         at = _number(mark.x) if mark.y is None else f"{format_number(mark.y, 4)} at {_number(mark.x)}"
-        said.append(f"Published, {mark.what}: {at}.")
+        said.append(f"{mark.kind.capitalize()}, {mark.what}: {at}.")
     return " ".join(said)
 
 

@@ -1,8 +1,8 @@
-"""The contents of a figure, as plain values: its lines with their intervals, and published values.
+"""The contents of a figure, as plain values: its lines with their intervals, and published and earlier values.
 
-A published value lies on its curve at the x that the paper gives. A value about a whole curve (from where it stays near
-another, where it is smallest) is a place on the horizontal axis. Slopes, differences and bounds are neither, and appear
-in the table only.
+A stated value lies on its curve at its x. A value about a whole curve (from where it stays near another, where it is
+smallest) is a place on the horizontal axis. Slopes, differences and bounds are neither, and appear in the table only,
+as our own checks do.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from veilcast.lab.experiment import verdicts
-from veilcast.lab.experiment.definition import Experiment, Figure, PublishedValue
+from veilcast.lab.experiment.definition import Experiment, Figure
 from veilcast.lab.experiment.verdicts import ScoreTable
-from veilcast.lab.measure.verdicts import CurvePoint
+from veilcast.lab.measure.verdicts import CurvePoint, StatedNumber
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,10 @@ class PlotLine:
 
 
 @dataclass(frozen=True)
-class PublishedMark:
-    """A published value: at (x, y) of a line, or at x alone."""
+class StatedMark:
+    """A published or an earlier value: at (x, y) of a line, or at x alone."""
 
+    kind: str
     what: str
     line: int
     x: float
@@ -41,7 +42,7 @@ class FigureData:
     x_label: str
     y_label: str
     lines: tuple[PlotLine, ...]
-    marks: tuple[PublishedMark, ...] = ()
+    marks: tuple[StatedMark, ...] = ()
     log_x: bool = False
     log_y: bool = False
 
@@ -54,8 +55,8 @@ def make_figure_data(experiment: Experiment, figure: Figure, scores: ScoreTable)
     places = {line.label: number for number, line in enumerate(lines)}
     marks = [
         mark
-        for published in experiment.published
-        if published.figure == figure.name and (mark := _mark(published, lines, places[published.curve]))
+        for number in (*experiment.published, *experiment.earlier)
+        if number.figure == figure.name and (mark := _mark(number, lines, places[number.curve]))
     ]
     return FigureData(figure.title, figure.x_label, figure.y_label, lines, tuple(marks), figure.log_x, figure.log_y)
 
@@ -65,15 +66,15 @@ def has_interval(point: CurvePoint) -> bool:
     return math.isfinite(point.low) and math.isfinite(point.high) and point.low < point.high
 
 
-def _mark(published: PublishedValue, lines: Sequence[PlotLine], line: int) -> PublishedMark | None:
-    if published.compare != "equal":
+def _mark(number: StatedNumber, lines: Sequence[PlotLine], line: int) -> StatedMark | None:
+    if number.compare != "equal":
         return None
-    match published.statistic:
-        case "value" if published.x is not None:
-            return PublishedMark(published.what, line, published.x, published.value)
+    match number.statistic:
+        case "value" if number.x is not None:
+            return StatedMark(number.kind, number.what, line, number.x, number.value)
         case "last" if lines[line].points:
-            return PublishedMark(published.what, line, lines[line].points[-1].x, published.value)
+            return StatedMark(number.kind, number.what, line, lines[line].points[-1].x, number.value)
         case "argmin" | "settles":
-            return PublishedMark(published.what, line, published.value, None)
+            return StatedMark(number.kind, number.what, line, number.value, None)
         case _:
             return None

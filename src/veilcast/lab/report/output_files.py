@@ -49,7 +49,7 @@ def _rows(sheet: MatrixView) -> str:
 
 
 def _csv(plot: FigureData) -> str:
-    """A row for every point, and for every published value; a published place on the x axis has no y."""
+    """A row for every point, and for every published or earlier value; a place on the x axis has no y."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["kind", "curve", "x", "y", "low", "high", "what"])
@@ -58,7 +58,7 @@ def _csv(plot: FigureData) -> str:
             table.writerow(["reproduced", line.label, *point, ""])
     for mark in plot.marks:
         y = "" if mark.y is None else mark.y
-        table.writerow(["published", plot.lines[mark.line].label, mark.x, y, "", "", mark.what])
+        table.writerow([mark.kind, plot.lines[mark.line].label, mark.x, y, "", "", mark.what])
     return text.getvalue()
 
 

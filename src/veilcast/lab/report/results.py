@@ -18,6 +18,7 @@ from veilcast.lab.experiment import manifest as manifests
 from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.experiment.manifest import StoredTable, SweepManifest
 from veilcast.lab.experiment.verdicts import ScoreTable
+from veilcast.lab.measure.verdicts import VERDICTS
 from veilcast.lab.storage.location import Location
 
 
@@ -48,9 +49,9 @@ class StoredResult:
 
     @property
     def unjudged(self) -> list[str]:
-        """Published values without a verdict: their cells were not run, or the runs do not return their metric."""
+        """Stated numbers without a verdict: their cells were not run, or the runs do not return their metric."""
         judged = {(row.figure, row.what) for row in self.verdicts}
-        return [one.what for one in self.experiment.published if (one.figure, one.what) not in judged]
+        return [one.what for one in self.experiment.stated if (one.figure, one.what) not in judged]
 
 
 def read_results(location: Location) -> list[StoredResult]:
@@ -82,6 +83,3 @@ def _result(location: Location, name: str) -> StoredResult:
 def _rows(location: Location, name: str, row: type[msgspec.Struct], stored: StoredTable | None) -> list[dict[str, Any]]:
     files = [] if stored is None else [stored.path]
     return list(tables.read(location, row, name, files).to_pylist())
-
-
-VERDICTS = ("fits", "partly", "not reproduced")

@@ -75,9 +75,6 @@ def _sheets(result: StoredResult) -> list[MatrixView]:
 
 def _experiment(result: StoredResult, decisions: Sequence[Markup]) -> Markup:
     experiment = result.experiment
-    compared = Markup()
-    if result.verdicts:
-        compared = join(tag("h3", "Published and reproduced"), verdict_table.render_verdicts(result.verdicts))
     return tag(
         "article",
         tag("p", tag("code", result.name), tag("span", experiment.source), class_="id"),
@@ -86,7 +83,7 @@ def _experiment(result: StoredResult, decisions: Sequence[Markup]) -> Markup:
         tag("p", tag("b", "Not counted: "), explain_doubt(result), ".", class_="notice") if result.doubt else "",
         *decisions,
         *(_figure(slug(result.name, name), picture, result.seeds) for name, picture in _plots(result)),
-        compared,
+        verdict_table.render_verdicts(result.verdicts),
         tag("h3", "The reading"),
         tag("p", experiment.reading),
         tag("h3", "How it was made"),

@@ -20,17 +20,19 @@ def dash_pattern(number: int) -> str | None:
     return _DASHES[number % len(_DASHES)]
 
 
-def draw_diamond(x: float, y: float, radius: float = 7.0) -> Markup:
-    """A published value: larger than any marker, and open, so that our value is visible inside."""
-    shape = _polygon(x, y, radius, 4, 0.0)
-    return join(tag("path", d=shape, class_="halo"), tag("path", d=shape, class_="published"))
+def draw_stated(kind: str, x: float, y: float, radius: float = 7.0) -> Markup:
+    """A published value is a diamond, an earlier one a ring: larger than any marker, and open, so that our value is
+    visible inside."""
+    shape = _polygon(x, y, radius, 4, 0.0) if kind == "published" else _round(x, y, radius - 1)
+    return join(tag("path", d=shape, class_="halo"), tag("path", d=shape, class_=kind))
 
 
 def draw_sign(verdict: str) -> Markup:
-    """A verdict as a shape: full, half, crossed out, or an empty ring for none."""
+    """A verdict as a shape: full, full in the middle, half, crossed out, or an empty ring for none."""
     ring = tag("circle", cx=8, cy=8, r=6, class_="ring")
     inside = {
         "fits": tag("circle", cx=8, cy=8, r=6.9, class_="full"),
+        "near": tag("circle", cx=8, cy=8, r=3.4, class_="full"),
         "partly": tag("path", d="M8 2a6 6 0 0 0 0 12z", class_="full"),
         "not reproduced": tag("path", d="M4.6 4.6L11.4 11.4M11.4 4.6L4.6 11.4", class_="cross"),
     }.get(verdict, Markup())

@@ -72,9 +72,10 @@ FIGURE: Final = (
     ".plot .band{fill:currentColor;fill-opacity:.17}"
     ".plot .whisker{fill:none;stroke:currentColor;stroke-width:1.4}"
     ".plot .marker{fill:currentColor;stroke:var(--paper);stroke-width:.8}"
-    ".plot .near{fill:transparent}"
+    ".plot .pointer{fill:transparent}"
     ".plot .halo{fill:none;stroke:var(--paper);stroke-width:5;stroke-linejoin:round}"
     ".plot .published{fill:var(--paper);fill-opacity:.35;stroke:currentColor;stroke-width:2}"
+    ".plot .earlier{fill:none;stroke:currentColor;stroke-width:1.6;stroke-dasharray:3 2}"
     ".plot .rule{stroke:currentColor;stroke-width:1.4;stroke-dasharray:2 4;stroke-linecap:round}"
     ".plot .grey{color:var(--soft)}.plot .ink{color:var(--ink)}"
     + "".join(f".plot .c{number}{{color:var(--c{number})}}" for number in range(len(PALETTE)))
@@ -128,7 +129,7 @@ code{font:.875em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .sign{width:1em;height:1em;flex:none;vertical-align:-.12em;margin-right:.4em;color:var(--soft)}
 .sign .ring,.sign .cross{fill:none;stroke:currentColor;stroke-width:1.8}.sign .cross{stroke-linecap:round}
 .sign .full{fill:currentColor}
-.fits{color:var(--good)}.partly{color:var(--half)}.not-reproduced{color:var(--bad)}
+.fits,.near{color:var(--good)}.partly{color:var(--half)}.not-reproduced{color:var(--bad)}
 .tally{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:.75rem;margin:1.25rem 0;padding:0}
 .tally li{list-style:none;background:var(--panel);border-radius:.6rem;padding:.8rem 1rem;display:flex;
 flex-direction:column}

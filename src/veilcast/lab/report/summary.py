@@ -1,5 +1,7 @@
 """The top of the page: how many published numbers were reproduced, which were not, and why.
 
+Numbers of earlier runs and checks of our own are counted apart.
+
 Only complete sweeps with the experiment's own parameters are counted. Incomplete sweeps, smaller ones, and unexpected
 results are listed before the first figure.
 """
@@ -10,8 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from veilcast.lab.experiment.definition import packaged_names
+from veilcast.lab.measure.verdicts import VERDICTS
 from veilcast.lab.report.markup import Markup, join, slug, tag
-from veilcast.lab.report.results import VERDICTS, StoredResult
+from veilcast.lab.report.results import StoredResult
 from veilcast.lab.report.shapes import draw_sign
 from veilcast.lab.report.verdict_table import describe_both, verdict_class
 from veilcast.lab.tables import VerdictRow
@@ -24,10 +27,11 @@ def render_summary(results: Sequence[StoredResult]) -> Markup:
     return tag(
         "section",
         _opening(results, counted),
-        tag("ul", *(_count(verdict, counted) for verdict in VERDICTS), class_="tally") if counted else "",
+        _tallies(counted),
         _doubts(results),
         _reservations(results),
         _findings("Not reproduced, and why", [pair for pair in counted if pair[1].verdict == "not reproduced"]),
+        _findings("Near, and not the same", [pair for pair in counted if pair[1].verdict == "near"]),
         _findings("Partly reproduced, and why", [pair for pair in counted if pair[1].verdict == "partly"]),
         _findings("Fits, and was not expected to", [pair for pair in counted if _better(pair[1])]),
         aria_label="Summary",
@@ -54,14 +58,26 @@ def explain_doubt(result: StoredResult) -> str:
 def _opening(results: Sequence[StoredResult], counted: Found) -> Markup:
     used = len({result.name for result, _ in counted})
     if not counted:
-        said = f"{_many(len(results), 'experiment')}. Nothing is held against published numbers here."
+        said = f"{_many(len(results), 'experiment')}. Nothing is held against stated numbers here."
         return tag("p", said, class_="lead")
-    own = sum(not result.experiment.source for result, _ in counted)
-    said = _many(len(counted) - own, "published number") + (f" and {own} of our own" if own else "")
-    said += f", held against what came out of {_many(used, 'experiment')}."
+    kinds = [sum(row.kind == kind for _, row in counted) for kind in _KINDS]
+    listed = [_many(count, noun) for count, noun in zip(kinds, _KINDS.values(), strict=True) if count]
+    told = " and ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
+    said = f"{told}, held against what came out of {_many(used, 'experiment')}."
     if others := len(results) - used:
-        said += f" {_many(others, 'other experiment')}: nothing published to hold against, or not counted."
+        said += f" {_many(others, 'other experiment')}: no number to hold against, or not counted."
     return tag("p", said, class_="lead")
+
+
+def _tallies(counted: Found) -> Markup:
+    """How many numbers of each kind have which verdict."""
+    rows = []
+    for kind, title in _TITLES.items():
+        own = [pair for pair in counted if pair[1].kind == kind]
+        if own:
+            rows.append(tag("h2", title, class_="minor"))
+            rows.append(tag("ul", *(_count(verdict, own) for verdict in VERDICTS), class_="tally"))
+    return join(*rows)
 
 
 def _count(verdict: str, counted: Found) -> Markup:
@@ -86,7 +102,7 @@ def _list_missing(absent: Sequence[str], known: int) -> Markup:
 
 
 def _reservations(results: Sequence[StoredResult]) -> Markup:
-    """Counted results with fewer seeds than asked for, and published values without a verdict."""
+    """Counted results with fewer seeds than asked for, and stated numbers without a verdict."""
     items = []
     for result in results:
         if result.doubt:
@@ -136,7 +152,7 @@ def _entry(result: StoredResult) -> Markup:
         if result.doubt
         else [draw_sign(row.verdict) for row in result.verdicts]
     )
-    told = result.doubt or ", ".join(row.verdict for row in result.verdicts) or "nothing published to compare with"
+    told = result.doubt or ", ".join(row.verdict for row in result.verdicts) or "no number to compare with"
     return tag(
         "a",
         tag("span", result.experiment.title, class_="what"),
@@ -151,8 +167,14 @@ def _link(result: StoredResult) -> Markup:
 
 
 def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("s" if count != 1 else "")
+    """The count with its noun; the first word of a longer noun takes the plural."""
+    if count == 1:
+        return f"1 {noun}"
+    word, of, rest = noun.partition(" of ")
+    return f"{count} {word}s{of}{rest}"
 
 
+_KINDS: Final = {"published": "published number", "earlier": "number of an earlier run", "check": "check of our own"}
+_TITLES: Final = {"published": "Published numbers", "earlier": "Earlier runs", "check": "Checks of our own"}
 _LISTED: Final = 5
 """Up to this number, experiments that were not run are listed unfolded."""

@@ -1,4 +1,6 @@
-"""The tables of the page: published numbers beside ours with the verdict, and the numbers behind a figure.
+"""The tables of the page: stated numbers beside ours with the verdict, and the numbers behind a figure.
+
+Published numbers, numbers of earlier runs, and checks of our own stand in tables of their own.
 
 A verdict is a word and a shape, never a colour alone. If it differs from the expected one, the row says so.
 """
@@ -18,20 +20,28 @@ from veilcast.lab.tables import VerdictRow
 
 
 def render_verdicts(rows: Sequence[VerdictRow]) -> Markup:
+    tables = [
+        join(tag("h3", title), _render_kind([row for row in rows if row.kind == kind], _COLUMN[kind]))
+        for kind, title in _TITLES.items()
+        if any(row.kind == kind for row in rows)
+    ]
+    compares = {_statistic(row)[1] for row in rows}
+    notes = {
+        _BOUND: bool(compares & {"at most", "at least"}),
+        _CHANCE: "not told from" in compares,
+        _NEAR: any(row.verdict == "near" for row in rows),
+    }
+    return join(*tables, *(tag("p", said, class_="small") for said, needed in notes.items() if needed))
+
+
+def _render_kind(rows: Sequence[VerdictRow], column: str) -> Markup:
     head = tag(
         "tr",
         tag("th", "What", scope="col"),
-        *(tag("th", name, scope="col", class_="number") for name in ("Published", "Reproduced", "Difference")),
+        *(tag("th", name, scope="col", class_="number") for name in (column, "Reproduced", "Difference")),
         tag("th", "Verdict", scope="col"),
     )
-    table = tag("table", tag("thead", head), tag("tbody", *map(_verdict, rows)), class_="verdicts")
-    compares = {_statistic(row)[1] for row in rows}
-    notes = {
-        _STAR: any(row.target != row.published for row in rows),
-        _BOUND: bool(compares & {"at most", "at least"}),
-        _CHANCE: "not told from" in compares,
-    }
-    return join(table, *(tag("p", said, class_="small") for said, needed in notes.items() if needed))
+    return tag("table", tag("thead", head), tag("tbody", *map(_verdict, rows)), class_="verdicts")
 
 
 def render_numbers(plot: FigureData) -> Markup:
@@ -63,7 +73,7 @@ def verdict_class(verdict: str) -> str:
 
 def describe_both(row: VerdictRow) -> str:
     """Both numbers in a sentence."""
-    return f"published {_published_text(row)}, reproduced {_value(row, row.reproduced)}"
+    return f"{_CALLED[row.kind]} {_stated_text(row)}, reproduced {_value(row, row.reproduced)}"
 
 
 def _verdict(row: VerdictRow) -> Markup:
@@ -71,8 +81,8 @@ def _verdict(row: VerdictRow) -> Markup:
     why = row.why if row.verdict != "fits" else ""
     numbers = tag(
         "tr",
-        tag("td", tag("span", row.what, _aim(row))),
-        tag("td", _published_text(row), class_="number", data_name="Published"),
+        tag("td", tag("span", row.what, _note(row.origin), _aim(row))),
+        tag("td", _stated_text(row), class_="number", data_name=_COLUMN[row.kind]),
         tag("td", tag("span", _reproduced_cell(row)), class_="number", data_name="Reproduced"),
         tag("td", tag("span", _difference(row)), class_="number", data_name="Difference"),
         tag("td", tag("span", _word(row.verdict), _surprise(row)), data_name="Verdict"),
@@ -88,16 +98,16 @@ def _word(verdict: str) -> Markup:
 def _aim(row: VerdictRow) -> Markup:
     """The statistic of the curve, and the margin within which the number counts as equal."""
     statistic, compare = _statistic(row)
-    margin = f"fits within {format_number(row.within)} of" if row.within else "fits if equal to"
-    origin = "it" if row.target == row.published else f"{format_number(row.target, 4)} *"
-    if compare:
-        given = "known to" if compare == "not told from" else "give or take"
-        margin, origin = (f"{given} {format_number(row.within)}" if row.within else ""), ""
-    return _note("; ".join(filter(None, [_STATISTICS.get(statistic, ""), f"{margin} {origin}".strip()])))
+    margin = {"": "near within", "not told from": "known to"}.get(compare, "")
+    return _note("; ".join(filter(None, [_STATISTICS.get(statistic, ""), _margin(row, margin)])))
 
 
-def _published_text(row: VerdictRow) -> str:
-    return f"{_statistic(row)[1]} {_value(row, row.published)}".strip()
+def _margin(row: VerdictRow, words: str) -> str:
+    return f"{words} {format_number(row.within)}" if words and row.within else ""
+
+
+def _stated_text(row: VerdictRow) -> str:
+    return f"{_statistic(row)[1]} {_value(row, row.stated)}".strip()
 
 
 def _statistic(row: VerdictRow) -> tuple[str, str]:
@@ -107,8 +117,7 @@ def _statistic(row: VerdictRow) -> tuple[str, str]:
 
 
 def _difference(row: VerdictRow) -> Markup:
-    origin = "" if row.target == row.published else f"from {format_number(row.target, 4)} *"
-    return join(format_signed(row.difference, _scale(row)), _note(origin))
+    return join(format_signed(row.difference, _scale(row)))
 
 
 def _reproduced_cell(row: VerdictRow) -> Markup:
@@ -122,12 +131,12 @@ def _surprise(row: VerdictRow) -> Markup:
 def _value(row: VerdictRow, value: float) -> str:
     if math.isinf(value):
         return "never"
-    return format_number(value, 4) if value == row.published else format_like(value, _scale(row))
+    return format_number(value, 4) if value == row.stated else format_like(value, _scale(row))
 
 
 def _scale(row: VerdictRow) -> float:
     """The number that sets the rounding of a row."""
-    return row.reproduced if math.isfinite(row.reproduced) and row.reproduced else row.published
+    return row.reproduced if math.isfinite(row.reproduced) and row.reproduced else row.stated
 
 
 def _point(point: CurvePoint | None) -> Markup:
@@ -140,14 +149,20 @@ def _note(said: str) -> Markup:
     return tag("span", said, class_="small") if said else Markup()
 
 
-_STAR: Final = (
-    "* What this reading of the paper gives when it is executed elsewhere. Where that is known and differs from what"
-    " was published, ours is held against it."
-)
+_TITLES: Final = {
+    "published": "Published and reproduced",
+    "earlier": "Earlier runs and this one",
+    "check": "Checks of our own",
+}
+_COLUMN: Final = {"published": "Published", "earlier": "Earlier", "check": "Stated"}
+_CALLED: Final = {"published": "published", "earlier": "in an earlier run", "check": "stated"}
 _BOUND: Final = "A bound fits if the whole interval of ours keeps it, and partly if only a part of the interval does."
 _CHANCE: Final = (
     "Ours is not told from a number that lies in its interval; where that is wider than stated, it fits partly."
     " Where several are looked at, any of which would be a finding, the intervals hold for all of them together."
+)
+_NEAR: Final = (
+    "Ours is near a number that lies outside its interval, but within the margin that the experiment states beforehand."
 )
 _STATISTICS: Final = {
     "change": "a change along the curve",

@@ -1,8 +1,8 @@
 """An experiment on the user's own trace, in place of the synthetic one.
 
 Series that replay the synthetic trace replay the file. Series that replay a real trace stay beside it, and are left out
-if there is no data folder. Totals are those of a month of the file. Nothing is compared with published numbers, which
-are of another trace. The results state the lines of the file that were refused.
+if there is no data folder. Totals are those of a month of the file. Nothing is compared with the numbers of the
+experiment, which are of another trace. The results state the lines of the file that were refused.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ def replay_user_trace(
         series=tuple(on_it(series) for series in experiment.series if series.name not in out),
         figures=tuple(filter(None, (_without(figure, out) for figure in experiment.figures))),
         published=(),
+        earlier=(),
+        checks=(),
         quick=QuickSettings(experiment.quick.seeds, shrunk),
     )
 

@@ -2,8 +2,8 @@
 
 Series of an experiment that foil real prices foil the file; series that foil values drawn from a law stay beside it. If
 an experiment has no real prices, the file takes the place of the laws. Where several truths are replaced, in series or
-on an axis, the first of them is kept, and its curves. Nothing is compared with published numbers, which are of other
-values.
+on an axis, the first of them is kept, and its curves. Nothing is compared with the numbers of the experiment, which are
+of other values.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def foil_user_series(name: str, experiment: Experiment, file: Path, column: str)
         figures=tuple(figure for figure in figures if figure.curves),
         matrices=(),
         published=(),
+        earlier=(),
+        checks=(),
     )
 
 
