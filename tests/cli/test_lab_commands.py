@@ -181,10 +181,8 @@ def test_without_the_extra_the_lab_says_what_to_install() -> None:
 
 
 def verdict(**given: Any) -> VerdictRow:
-    row = VerdictRow(
-        *("two", "published", "it", "P0 5", "f", "c", None, "settles"),
-        *(587, 600, 560, 640, 80, 13, "fits", "fits", ""),
-    )
+    numbers = 587, 600, 560, 640, 80, 13
+    row = VerdictRow("two", "published", "it", "P0 5", "f", "c", None, "settles", *numbers, "fits", "fits", "")
     return msgspec.structs.replace(row, **given)
 
 

@@ -117,13 +117,13 @@ def test_a_value_that_has_no_place_leaves_a_gap() -> None:
         CurvePoint(4.0, 8.0, 7.0, 9.0),
     )
     tree = drawn(PlotLine("BL", "line", points), log_y=True)
-    assert len(of_class(tree, "near")) == 3
+    assert len(of_class(tree, "pointer")) == 3
     holes = (
         CurvePoint(1.0, 5.0, 4.0, 6.0),
         CurvePoint(2.0, math.nan, math.nan, math.nan),
         CurvePoint(3.0, 7.0, 6.0, 8.0),
     )
-    assert len(of_class(drawn(PlotLine("BL", "line", holes)), "near")) == 2
+    assert len(of_class(drawn(PlotLine("BL", "line", holes)), "pointer")) == 2
 
 
 @pytest.mark.parametrize("lines", [(), (PlotLine("none", "line", ()),), (line(count=1),)])
@@ -180,4 +180,4 @@ def test_nothing_is_drawn_outside_the_picture(
         for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path.get("d", "")):
             assert 0 <= float(x) <= width
             assert 0 <= float(y) <= height
-    assert all(math.isfinite(float(circle.get("cy", ""))) for circle in of_class(tree, "near"))
+    assert all(math.isfinite(float(circle.get("cy", ""))) for circle in of_class(tree, "pointer"))

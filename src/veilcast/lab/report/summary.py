@@ -33,7 +33,7 @@ def render_summary(results: Sequence[StoredResult]) -> Markup:
         _findings("Not reproduced, and why", [pair for pair in counted if pair[1].verdict == "not reproduced"]),
         _findings("Near, and not the same", [pair for pair in counted if pair[1].verdict == "near"]),
         _findings("Partly reproduced, and why", [pair for pair in counted if pair[1].verdict == "partly"]),
-        _findings("Fits, and was not expected to", [pair for pair in counted if _better(pair[1])]),
+        _findings("Better than expected", [pair for pair in counted if _better(pair[1])]),
         aria_label="Summary",
     )
 
@@ -136,7 +136,7 @@ def _titled_list(title: str, items: Sequence[Markup], colour: str) -> Markup:
 
 
 def _better(row: VerdictRow) -> bool:
-    return row.verdict == "fits" and row.expected != "fits"
+    return VERDICTS.index(row.verdict) < VERDICTS.index(row.expected)
 
 
 def _reason(row: VerdictRow) -> str:
