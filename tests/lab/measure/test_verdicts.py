@@ -120,6 +120,21 @@ def test_change_and_gap_are_differences_with_an_interval_of_their_own() -> None:
     assert gap.reproduced == pytest.approx(-0.1)
 
 
+def test_a_ratio_is_how_many_times_as_large_with_an_interval_of_its_own() -> None:
+    doubled = judge(published(statistic="ratio", since=2, x=0, value=2, compare="at least"), CURVES)
+    assert doubled.reproduced == pytest.approx(2.5)
+    half = (0.01**2 + (2.5 * 0.01) ** 2) ** 0.5 / 0.4
+    assert [doubled.low, doubled.high, doubled.verdict] == [
+        pytest.approx(2.5 - half),
+        pytest.approx(2.5 + half),
+        "fits",
+    ]
+    halved = judge(published(statistic="ratio", since=0, x=2, value=2, compare="at least"), CURVES)
+    assert (halved.reproduced, halved.verdict) == (pytest.approx(0.4), "not reproduced")
+    from_nothing = judge(published(curve="rises", statistic="ratio", since=0, x=1, value=2), CURVES)
+    assert (from_nothing.reproduced, from_nothing.verdict) == (inf, "partly")
+
+
 def test_the_slope_is_that_of_the_least_squares_line() -> None:
     assert judge(published(statistic="slope", x=None, value=-0.3), CURVES).reproduced == pytest.approx(-0.3)
 
@@ -158,6 +173,7 @@ def test_a_missing_point_of_a_curve_is_an_error() -> None:
         ({"compare": "at most", "value": 0.9}, (-inf, inf)),
         ({"compare": "at least", "value": 0.1}, (-inf, inf)),
         ({"statistic": "change", "since": 0, "x": 2, "value": -0.6}, (-inf, inf)),
+        ({"statistic": "ratio", "since": 0, "x": 2, "value": 0.4}, (-inf, inf)),
         ({"statistic": "slope", "x": None, "value": -0.3}, (-inf, inf)),
         ({"statistic": "argmin", "x": None, "value": 2}, (0, 2)),
         ({"statistic": "settles", "beside": "falls", "x": None, "value": 0}, (0, inf)),

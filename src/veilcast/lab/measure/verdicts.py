@@ -64,10 +64,10 @@ class StatedNumber(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The largest distance at which our number is near; half of the widest interval that fits. A bound has none."""
     x: float | None = None
     """The place on the curve; None if the number is about the whole curve."""
-    statistic: Literal["value", "change", "gap", "slope", "argmin", "settles", "last"] = "value"
-    """The number that is taken from our curve: its value at x; its change since `since`; its distance from the curve
-    `beside`; the slope of its least-squares line; the x where it is smallest; the x from which it stays within `margin`
-    of `beside`; its last value."""
+    statistic: Literal["value", "change", "ratio", "gap", "slope", "argmin", "settles", "last"] = "value"
+    """The number that is taken from our curve: its value at x; its change since `since`, or how many times the value at
+    `since` it is; its distance from the curve `beside`; the slope of its least-squares line; the x where it is
+    smallest; the x from which it stays within `margin` of `beside`; its last value."""
     since: float | None = None
     compare: Literal["equal", "at most", "at least", "not told from"] = "equal"
     """"equal": the number is a value. "at most", "at least": it is the bound of a claim, such as that a curve falls.
@@ -212,6 +212,8 @@ def _statistic(stated: StatedNumber, curves: Mapping[str, Sequence[CurvePoint]])
             return _at(curve, stated.x)[1:]
         case "change":
             return _difference(_at(curve, stated.x), _at(curve, stated.since))
+        case "ratio":
+            return _ratio(_at(curve, stated.x), _at(curve, stated.since))
         case "gap":
             return _difference(_at(curve, stated.x), _at(curves[stated.beside], stated.x))
         case "slope":
@@ -230,6 +232,16 @@ def _difference(one: CurvePoint, other: CurvePoint) -> Estimate:
     half = ((one.high - one.low) ** 2 + (other.high - other.low) ** 2) ** 0.5 / 2
     difference = one.value - other.value
     return difference, difference - half, difference + half
+
+
+def _ratio(one: CurvePoint, other: CurvePoint) -> Estimate:
+    """How many times as large the one is, for values that are not negative. The interval takes the two as independent,
+    and small beside their values."""
+    if other.value <= 0:
+        return math.inf, 0.0, math.inf
+    ratio, halves = one.value / other.value, [(point.high - point.low) / 2 for point in (one, other)]
+    half = math.hypot(halves[0], ratio * halves[1]) / other.value if all(map(math.isfinite, halves)) else math.inf
+    return ratio, ratio - half, ratio + half
 
 
 def _at(curve: Sequence[CurvePoint], x: float | None) -> CurvePoint:
@@ -277,6 +289,6 @@ def _settles(curve: Sequence[CurvePoint], beside: Sequence[CurvePoint], margin: 
 _ROUNDING: Final = 1e-9
 VERDICTS: Final = get_args(VerdictWord)
 _BOUNDS: Final = ("at most", "at least")
-_NEEDED: Final = {"x": ("value", "change", "gap"), "since": ("change",), "beside": ("gap", "settles")}
+_NEEDED: Final = {"x": ("value", "change", "ratio", "gap"), "since": ("change", "ratio"), "beside": ("gap", "settles")}
 """The statistics that need a field. All other statistics forbid it."""
 _PLACE: Final = re.compile(r"P[0-4]\b")

@@ -166,6 +166,7 @@ _NEAR: Final = (
 )
 _STATISTICS: Final = {
     "change": "a change along the curve",
+    "ratio": "how many times as large along the curve",
     "gap": "a distance of two curves",
     "slope": "the slope of the curve",
     "argmin": "where the curve is least",
