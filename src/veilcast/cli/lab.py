@@ -53,7 +53,7 @@ def list_experiments(arguments: argparse.Namespace, _: Context) -> Report:
 def run(arguments: argparse.Namespace, context: Context) -> Report:
     asked = _choose(arguments.names, experiment.packaged_names())
     loaded = [experiment.load_experiment(name, arguments.attacker) for name in asked]
-    data = _data_folder(arguments.data)
+    data = find_data_folder(arguments.data)
     if arguments.series is not None:
         loaded = _on_series(loaded, arguments.series)
     if arguments.trace is not None:
@@ -274,7 +274,7 @@ def _choose(asked: list[str], known: tuple[str, ...]) -> list[str]:
     return list(chosen)
 
 
-def _data_folder(given: Path | None) -> Path | None:
+def find_data_folder(given: Path | None) -> Path | None:
     folder = given or (Path(os.environ["VEILCAST_DATA"]) if os.environ.get("VEILCAST_DATA") else None)
     if folder is not None and not folder.is_dir():
         raise StorageError(f"{folder} is not a directory; --data or VEILCAST_DATA names the one with the real data")

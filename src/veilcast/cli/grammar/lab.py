@@ -110,6 +110,30 @@ def add_lab(commands: Any) -> None:
     report.add_argument("--out", type=Path, metavar="FILE", help="where to write the page (DIR/report.html)")
     runs(report, Later("lab", "report"))
 
+    record = verbs.add_parser(
+        "record",
+        help="put complete results into a record, and write its pages",
+        description="Copy what complete results say (scores, verdicts, and how they were made) into a record, a "
+        "directory that is small enough for a repository, and write its pages and figures again.",
+    )
+    record.add_argument("dirs", nargs="*", metavar="DIR", help="directories of `lab run --out`; none: the pages alone")
+    record.add_argument("-o", "--out", type=Path, default=Path(_RECORD), metavar="DIR", help=f"the record ({_RECORD})")
+    runs(record, Later("lab_record", "record"))
+
+    verify = verbs.add_parser(
+        "verify",
+        help="make recorded results again, and compare",
+        description="Make every result of a record again, and compare all scores; hold every verdict against its "
+        "scores and against what the experiment expects. Exits with code 13 if anything differs.",
+    )
+    verify.add_argument("names", nargs="*", metavar="NAME", help="experiments, or patterns (all)")
+    verify.add_argument("--record", type=Path, default=Path(_RECORD), metavar="DIR", help=f"the record ({_RECORD})")
+    verify.add_argument("--quick", action="store_true", help="only the quick runs: minutes in place of hours")
+    verify.add_argument("--out", metavar="DIR", help="keep what is made again in this directory; a second call goes on")
+    verify.add_argument("--data", type=Path, metavar="DIR", help="the directory of real data ($VEILCAST_DATA)")
+    add_spark_options(verify)
+    runs(verify, Later("lab_record", "verify"))
+
     # Without help, it is not listed: it tells those who typed it what replaced it.
     bench = verbs.add_parser("bench")
     bench.add_argument("what", nargs="*", help=argparse.SUPPRESS)
@@ -187,3 +211,4 @@ def add_audit(commands: Any) -> None:
 
 
 _OUT: Final = "veilcast-results"
+_RECORD: Final = "docs/results"

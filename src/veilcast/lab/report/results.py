@@ -29,6 +29,8 @@ class StoredResult:
     manifest: SweepManifest
     scores: ScoreTable
     verdicts: tuple[tables.VerdictRow, ...]
+    score_rows: tuple[tables.ScoreRow, ...] = ()
+    """The same scores, as rows with all columns."""
 
     @property
     def doubt(self) -> Literal["", "incomplete", "quick"]:
@@ -77,7 +79,8 @@ def _result(location: Location, name: str) -> StoredResult:
         if row["verdict"] not in VERDICTS:
             raise TamperedError(f"the verdicts of {name} have one that is not known: {row['verdict']!r}")
     judged = tuple(tables.VerdictRow(**row) for row in verdicts)
-    return StoredResult(name, manifest.load_definition(), manifest, ScoreTable(scores), judged)
+    rows = tuple(tables.ScoreRow(**row) for row in scores)
+    return StoredResult(name, manifest.load_definition(), manifest, ScoreTable(scores), judged, rows)
 
 
 def _rows(location: Location, name: str, row: type[msgspec.Struct], stored: StoredTable | None) -> list[dict[str, Any]]:

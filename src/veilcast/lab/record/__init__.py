@@ -1,0 +1,1 @@
+"""The record: results that a repository keeps, with their origin, and the means to derive them again."""
