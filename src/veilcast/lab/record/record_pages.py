@@ -20,7 +20,7 @@ from veilcast.lab.experiment.definition import Experiment, load_experiment, pack
 from veilcast.lab.experiment.verdicts import ScoreTable
 from veilcast.lab.measure.verdicts import VERDICTS
 from veilcast.lab.record.recorded_runs import Record, RecordedRun
-from veilcast.lab.report.figure import draw_standalone
+from veilcast.lab.report.charts import draw_standalone
 from veilcast.lab.report.figure_data import make_figure_data
 from veilcast.lab.report.number_format import format_interval, format_number
 from veilcast.lab.tables import VerdictRow
@@ -51,7 +51,7 @@ def render_record(record: Record) -> dict[str, str]:
         for figure in result.experiment.figures:
             plot = make_figure_data(result.experiment, figure, scores)
             if any(line.points for line in plot.lines):
-                figures[result.figure_file(figure.name)] = draw_standalone(plot, figure.name)
+                figures[result.figure_file(figure.name)] = draw_standalone(plot)
     pages = {page: _report(title, _of_paper(found, paper), figures) for paper, (page, title) in _PAGES.items()}
     return {"README.md": _overview(found), "numbers.csv": _table(found), **pages, **figures}
 

@@ -1,4 +1,5 @@
-"""Writes the page and the files beside it: each figure as SVG, and the numbers of figures and matrices as CSV."""
+"""Writes the page and the files beside it: each figure as SVG and as JSON of Vega-Lite, and the numbers of figures and
+matrices as CSV."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from veilcast.authority.secret_file import replace_file
 from veilcast.errors import StorageError
-from veilcast.lab.report import figure
+from veilcast.lab.report import charts
 from veilcast.lab.report.figure_data import FigureData
 from veilcast.lab.report.matrix_view import MatrixView
 
@@ -22,7 +23,8 @@ def write_page(path: Path, page: str) -> None:
 def write_figure(directory: Path, name: str, plot: FigureData) -> None:
     """`name` must be valid as a file name."""
     _make_directory(directory)
-    replace_file(directory / f"{name}.svg", figure.draw_standalone(plot, name).encode(), mode=_MODE)
+    replace_file(directory / f"{name}.svg", charts.draw_standalone(plot).encode(), mode=_MODE)
+    replace_file(directory / f"{name}.json", charts.write_specification(plot).encode(), mode=_MODE)
     replace_file(directory / f"{name}.csv", _csv(plot).encode(), mode=_MODE)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.manifest import SweepManifest
-from veilcast.lab.report import figure, matrix_table, output_files, results, style, verdict_table
+from veilcast.lab.report import charts, matrix_table, output_files, results, style, verdict_table
 from veilcast.lab.report.figure_data import FigureData, make_figure_data
 from veilcast.lab.report.html_document import html_document
 from veilcast.lab.report.markup import Markup, join, slug, tag
@@ -61,6 +61,7 @@ def render_page(found: Sequence[StoredResult]) -> str:
         render_contents(found),
         *(_experiment(result, decisions[result.name]) for result in found),
         styles=style.MATRIX + rules,
+        scripts=(charts.chart_library(), _SCRIPT) if any(True for result in found for _ in _plots(result)) else (),
     )
 
 
@@ -98,16 +99,21 @@ def _figure(name: str, picture: FigureData, seeds: int) -> Markup:
     if not any(line.points for line in picture.lines):
         return tag("figure", tag("figcaption", picture.title), tag("p", "No values yet.", class_="small"))
     told = "Mean over seeds, with its 95 % interval." if seeds > 1 else "One seed: no interval."
-    links = [tag("a", kind.upper(), href=f"{FIGURES_DIRECTORY}/{name}.{kind}") for kind in ("svg", "csv")]
+    links = [tag("a", kind.upper(), href=f"{FIGURES_DIRECTORY}/{name}.{kind}") for kind in ("svg", "json", "csv")]
     return tag(
         "figure",
         tag("figcaption", picture.title),
-        tag("div", figure.draw_embedded(picture, figure.WIDE, f"{name}-wide"), class_="wide"),
-        tag("div", figure.draw_embedded(picture, figure.NARROW, f"{name}-narrow"), class_="narrow"),
+        tag(
+            "div",
+            tag("div", charts.draw_still(picture, _WIDE), class_="wide"),
+            tag("div", charts.draw_still(picture, _NARROW), class_="narrow"),
+            class_="chart",
+        ),
+        tag("script", Markup(charts.write_specification(picture, css=True)), type="application/json"),
         tag(
             "div",
             tag("span", told),
-            tag("span", "As files: ", links[0], ", ", links[1]),
+            tag("span", "As files: ", links[0], ", ", links[1], ", ", links[2]),
             class_="under small",
         ),
         tag("details", tag("summary", "The numbers"), verdict_table.render_numbers(picture)),
@@ -154,4 +160,15 @@ def _plain(value: Any) -> str:
 FIGURES_DIRECTORY: Final = "figures"
 """The directory of figure files beside the page."""
 
+_WIDE: Final = 640
+_NARROW: Final = 250
+"""Widths of the drawn area of still charts, in pixels: on a screen and on a phone."""
+_SCRIPT: Final = """
+for (const chart of document.querySelectorAll(".chart")) {
+  const still = chart.innerHTML, description = JSON.parse(chart.nextElementSibling.textContent);
+  vegaEmbed(chart, description, {actions: false, renderer: "svg", tooltip: {theme: "custom"}})
+    .catch(error => { chart.innerHTML = still; console.error(error); });
+}
+"""
+"""Makes still charts interactive; if that fails, the still ones come back."""
 _TITLE: Final = "Veilcast lab report"

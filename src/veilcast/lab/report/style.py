@@ -61,24 +61,13 @@ COLOURS: Final = (
 )
 
 FIGURE: Final = (
-    "svg.plot{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}"
-    ".plot text{fill:var(--soft)}.plot .name,.plot .legend text{fill:var(--ink)}"
-    ".plot .heading{fill:var(--ink);font-size:1.2em;font-weight:600}"
-    ".plot .end{text-anchor:end}.plot .middle{text-anchor:middle}"
-    ".plot .paper{fill:var(--paper)}.plot .in{fill:none}"
-    ".plot .grid{stroke:var(--faint)}.plot .axis,.plot .tick{stroke:var(--soft)}"
-    ".plot .line{fill:none;stroke:currentColor;stroke-width:1.9;stroke-linejoin:round}"
-    ".plot .grey .line{stroke-width:1.5}"
-    ".plot .band{fill:currentColor;fill-opacity:.17}"
-    ".plot .whisker{fill:none;stroke:currentColor;stroke-width:1.4}"
-    ".plot .marker{fill:currentColor;stroke:var(--paper);stroke-width:.8}"
-    ".plot .pointer{fill:transparent}"
-    ".plot .halo{fill:none;stroke:var(--paper);stroke-width:5;stroke-linejoin:round}"
-    ".plot .published{fill:var(--paper);fill-opacity:.35;stroke:currentColor;stroke-width:2}"
-    ".plot .earlier{fill:none;stroke:currentColor;stroke-width:1.6;stroke-dasharray:3 2}"
-    ".plot .rule{stroke:currentColor;stroke-width:1.4;stroke-dasharray:2 4;stroke-linecap:round}"
-    ".plot .grey{color:var(--soft)}.plot .ink{color:var(--ink)}"
-    + "".join(f".plot .c{number}{{color:var(--c{number})}}" for number in range(len(PALETTE)))
+    "".join(f".c{number}{{color:var(--c{number})}}" for number in range(len(PALETTE)))
+    + "#vg-tooltip-element.custom-theme{background:var(--panel);color:var(--ink);border:1px solid var(--faint);"
+    "border-radius:.3rem;padding:.3rem .55rem;font-size:.8125rem;position:fixed;visibility:hidden;z-index:9}"
+    "#vg-tooltip-element.custom-theme.visible{visibility:visible}"
+    "#vg-tooltip-element.custom-theme td.key{color:var(--soft);padding-right:.6rem;text-align:right}"
+    "#vg-tooltip-element.custom-theme :is(td,tr){border:0;padding-top:0;padding-bottom:0}"
+    ".chart,.chart.vega-embed{display:block;width:100%}"
 )
 
 MATRIX: Final = """
@@ -130,7 +119,7 @@ code{font:.875em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .sign .ring,.sign .cross{fill:none;stroke:currentColor;stroke-width:1.8}.sign .cross{stroke-linecap:round}
 .sign .full{fill:currentColor}
 .fits,.near{color:var(--good)}.partly{color:var(--half)}.not-reproduced{color:var(--bad)}
-.tally{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:.75rem;margin:1.25rem 0;padding:0}
+.tally{display:grid;grid-template-columns:repeat(auto-fit,minmax(7rem,1fr));gap:.75rem;margin:1.25rem 0;padding:0}
 .tally li{list-style:none;background:var(--panel);border-radius:.6rem;padding:.8rem 1rem;display:flex;
 flex-direction:column}
 .tally b{font-size:1.9rem;line-height:1.1;font-variant-numeric:tabular-nums;display:flex;align-items:center}
@@ -151,7 +140,7 @@ color:var(--half);white-space:nowrap}
 .notice{border-left:3px solid var(--half);background:var(--panel);padding:.55rem .9rem;border-radius:0 .4rem .4rem 0}
 figure{margin:1.5rem 0}figcaption{font-weight:600;margin-bottom:.25rem}
 figure .under{display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 1rem}
-svg.plot{display:block;width:100%;height:auto}.narrow{display:none}
+svg.plot{display:block;max-width:100%;height:auto}.narrow{display:none}
 table{border-collapse:collapse;width:100%;font-size:.9375rem;font-variant-numeric:tabular-nums}
 th{font-weight:600;text-align:left;font-size:.8125rem;color:var(--soft);white-space:nowrap}
 th,td{padding:.5rem .7rem .5rem 0;border-bottom:1px solid var(--faint);vertical-align:top}
