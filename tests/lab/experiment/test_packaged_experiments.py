@@ -209,4 +209,4 @@ def test_a_metric_that_no_run_gives_is_noticed() -> None:
     )
     found = lacking(msgspec.json.decode(text, type=Experiment))
     assert found.points == ["overlay, PF"]
-    assert len(found.verdicts) == 3
+    assert len(found.verdicts) == 6
