@@ -141,6 +141,12 @@ def run_name(cell: str, seed: int) -> str:
     return f"{cell} seed={seed}"
 
 
+def split_run_name(run: str) -> tuple[str, int]:
+    """The cell and the seed of a run. Another name is that of a cell with one run."""
+    cell, mark, seed = run.rpartition(" seed=")
+    return (cell, int(seed)) if mark and seed.isdigit() else (run, 0)
+
+
 def check_kept_files(location: Location, files: Sequence[KeptFile]) -> None:
     """Raise `StorageError` if this machine does not see what tasks have written."""
     places = dict.fromkeys(file.path.rpartition("/")[0] for file in files)
