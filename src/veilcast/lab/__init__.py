@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         chart,
         controls,
         measure,
+        register_sources,
         results,
         run,
         stored_runs,
@@ -33,7 +34,16 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "veilcast.lab.api": ("captures", "chart", "controls", "results", "run", "stored_runs", "summarise"),
+            "veilcast.lab.api": (
+                "captures",
+                "chart",
+                "controls",
+                "register_sources",
+                "results",
+                "run",
+                "stored_runs",
+                "summarise",
+            ),
             "veilcast.lab.attack.registry": ("Attacker",),
             "veilcast.lab.experiment.definition": ("Experiment", "load_experiment"),
         },
@@ -55,6 +65,7 @@ __all__ = [
     "controls",
     "load_experiment",
     "measure",
+    "register_sources",
     "results",
     "run",
     "stored_runs",

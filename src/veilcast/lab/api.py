@@ -52,6 +52,15 @@ def captures(
     return reader.read(files, run=run, epoch_us=epoch_s * 1_000_000, spark=spark)
 
 
+def register_sources(spark: SparkSession) -> None:
+    """Make captures and taps a source of this session: `spark.read.format("pcap").load("own.pcap")` has the cells that
+    `captures` has, and `spark.readStream.format("pcap")` follows files that grow. `lab.capture.data_source` has the
+    options."""
+    from veilcast.lab.capture import data_source
+
+    data_source.register_sources(spark)
+
+
 def run(
     spark: SparkSession | None,
     experiment: str | Path | Experiment,
