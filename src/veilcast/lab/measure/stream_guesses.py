@@ -41,6 +41,7 @@ class ComparedStreams:
     spread: Numbers
     """Mean distance of fakes from the truth, [streams, steps]."""
     results: dict[str, AttackerResult]
+    """By the names of attackers, in their order."""
 
 
 def compare_streams(streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit: float) -> ComparedStreams:
@@ -55,7 +56,7 @@ def compare_streams(streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit:
     values = np.take_along_axis(candidates, position[:, :, None], axis=2)[:, :, 0]
     off = np.abs(candidates - values[:, :, None]).sum(axis=2)
     results = {}
-    for attack in pc.unique(guesses["attack"]).to_pylist():
+    for attack in sorted(pc.unique(guesses["attack"]).to_pylist()):
         chosen = np.zeros(candidates.shape, np.bool_)
         chosen[_places(guesses.filter(pc.equal(guesses["attack"], attack)), numbers)] = True
         first = 0 if chosen[:, 0].any() else steps - 1
