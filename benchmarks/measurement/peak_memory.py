@@ -39,7 +39,7 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while True:
-            self.bytes = max(self.bytes, sum(map(_held, process_tree(self._root))))
+            self.bytes = max(self.bytes, sum(map(held_bytes, process_tree(self._root))))
             if self._limit is not None and self.bytes > self._limit:
                 self.exceeded = True
                 kill_tree(self._root)
@@ -48,7 +48,8 @@ class PeakMemory:
                 return
 
 
-def _held(process: int) -> int:
+def held_bytes(process: int) -> int:
+    """The proportional set size of a process; 0 if it has ended."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("Pss:")).split()[1]) << 10

@@ -8,24 +8,24 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from measurement.standalone_cluster import start_cluster
 from support.stored_results import tables_in
-from support.waits import HANG_S
+from veilcast.lab.attack.foreign import read_attacker_file
 from veilcast.lab.experiment import sweep
-from veilcast.lab.experiment.definition import Experiment
+from veilcast.lab.experiment.definition import Experiment, load_experiment
 from veilcast.lab.experiment.params import Measure, RunFunction
+from veilcast.lab.experiment.workplace import Workplace
 from veilcast.lab.runs import table
-from veilcast.lab.spark import java, session
+from veilcast.lab.runs.stored_attack import attack_stored
+from veilcast.lab.spark import session
 from veilcast.lab.storage.location import LocalDirectory
 
 pytestmark = pytest.mark.all_only
@@ -38,42 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     decoy = base / "decoy" / "veilcast"
     decoy.mkdir(parents=True)
     (decoy / "__init__.py").write_text("raise ImportError('this is what the worker had, not what it was sent')\n")
-    environment = os.environ | {
-        "JAVA_HOME": str(java.find_java().home(base)),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_CONF_DIR": str(base),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_NO_DAEMONIZE": "1",
-        "PYTHONPATH": str(decoy.parent),
-    }
-    with ExitStack() as running:
-        at = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-        master = running.enter_context(daemon("master.Master", at, environment, r"Starting Spark master at (\S+)"))
-        for number in range(2):
-            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(base / f"work{number}")]
-            ready = "Successfully registered with master"
-            running.enter_context(daemon("worker.Worker", [*at, *size, master], environment, f"({ready})"))
-        yield master
-
-
-@contextmanager
-def daemon(name: str, arguments: list[str], environment: dict[str, str], ready: str) -> Iterator[str]:
-    """A process of Spark's, for the time of a `with`, from when it has said what shows that it is ready."""
-    command = [f"{environment['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments]
-    process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if found := re.search(ready, line):
-                break
-        else:
-            pytest.fail(f"{name} ended before it was ready")
-        yield found[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=HANG_S)
+    with start_cluster(base, 2, memory="1g", environment={"PYTHONPATH": str(decoy.parent)}) as started:
+        yield started.master
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +121,7 @@ def test_executors_write_the_kept_tables_that_this_machine_alone_writes(
         files = [file for stored in made.manifest.stored for file in stored.kept]
         found.append(sorted((file.table, file.rows, (out / file.path).read_bytes()) for file in files))
     assert found[0] == found[1]
-    assert [table for table, _, _ in found[0]] == ["cells", "cells", "truth", "truth"]
+    assert [table for table, _, _ in found[0]] == ["cells"] * 4 + ["truth"] * 4
 
 
 def test_an_executor_that_is_killed_half_way_is_replaced(
@@ -166,3 +132,75 @@ def test_an_executor_that_is_killed_half_way_is_replaced(
     sweep.run_sweep(spark, "two", two_cells, out, engine="kernel", runner=engine(str(marker)))
     assert marker.exists()
     assert tables_in(tmp_path / "out") == alone[0]
+
+
+ATTACKED = """
+title = "Kept, and attacked on a cluster"
+kind = "mesh.epochs"
+claim = "none"
+reading = "none"
+minutes = 1
+seeds = 4
+engines = ["kernel"]
+
+[base]
+nodes = 60
+ratio = 0.2
+steps = [1, 3]
+attacks = ["leaf", "closure"]
+
+[[series]]
+name = "only"
+"""
+KILLER = """
+import os
+import signal
+
+import numpy as np
+
+from veilcast.lab.attack.observer.observations import EpochObservations
+from veilcast.lab.attack.registry import SUBSCRIBER, Attacker
+
+
+def end_the_executor(seen):
+    if not os.path.exists("{marker}"):
+        open("{marker}", "w").close()
+        with open(f"/proc/{{os.getppid()}}/stat") as daemon_of_workers:
+            os.kill(int(daemon_of_workers.read().split()[3]), signal.SIGKILL)
+    return np.zeros(seen.nodes)
+
+
+ATTACKER = Attacker("killer", SUBSCRIBER, EpochObservations, end_the_executor, ("notes",))
+"""
+
+
+def test_an_attack_on_stored_runs_whose_executor_is_killed_gives_the_same_and_brings_measures_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept.toml").write_text(ATTACKED)
+    marker = tmp_path / "killed"
+    (tmp_path / "killer.py").write_text(KILLER.format(marker=marker))
+    name, experiment = load_experiment(str(tmp_path / "kept.toml"))
+    keep = table.choose_kept_tables(["all"], ["mesh.epochs"], "kernel")
+    stored = LocalDirectory(tmp_path)
+    runner = table.ENGINES["kernel"]
+    sweep.run_sweep(spark, name, experiment, stored, engine="kernel", runner=runner, seeds=4, keep=keep)
+    brought: list[int] = []
+    make_rows = Workplace.make_rows
+
+    def count(place: Workplace, *arguments: Any) -> tuple[pa.Table, list[str]]:
+        rows, listed = make_rows(place, *arguments)
+        brought.append(len(rows))
+        return rows, listed
+
+    monkeypatch.setattr(Workplace, "make_rows", count)
+    source = read_attacker_file(tmp_path / "killer.py")
+    names = ["leaf", "closure", "killer"]
+    there = attack_stored(spark, stored, name, names, sources=(source,))
+    assert marker.exists()
+    here = attack_stored(None, stored, name, names, sources=(source,))
+    assert (there.guesses, there.compared, there.different) == (here.guesses, here.compared, 0)
+    assert there.measures is not None
+    assert there.measures.equals(here.measures)
+    assert brought == [len(there.measures)] * 2
+    assert there.describe_skew()["tasks"] == 4

@@ -20,6 +20,7 @@ from typing import Final, Literal, TypeAlias
 from veilcast.errors import ConfigError, LocalError
 from veilcast.machine import Address
 from veilcast.net.address import format_address, listen_error, parse_address
+from veilcast.net.private_socket import admit_last_clients
 
 Kind: TypeAlias = Literal["counter", "gauge", "summary"]
 Numbers: TypeAlias = Callable[[], Mapping[str, float]]
@@ -65,6 +66,7 @@ class MetricsServer:
     async def close(self) -> None:
         if self._server is None:
             return
+        await admit_last_clients(self._server)
         self._server.close()
         for task in self._answering:
             task.cancel()

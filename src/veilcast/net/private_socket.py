@@ -38,6 +38,7 @@ class PrivateSocket:
     async def close(self) -> None:
         if self._server is None:
             return
+        await admit_last_clients(self._server)
         self._server.close()
         with contextlib.suppress(OSError):
             if self._path.stat().st_ino == self._inode:
@@ -54,6 +55,19 @@ class PrivateSocket:
             await self._serve(reader, writer)
         finally:
             self._tasks.discard(task)
+
+
+async def admit_last_clients(server: asyncio.Server) -> None:
+    """Take no more clients, and wait until those that are accepted are served.
+
+    If a server is closed in the same turn of the loop in which it has accepted a client, asyncio makes half a stream of
+    it that nobody can close.
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    for _ in range(_ADMITTING_TURNS):
+        await asyncio.sleep(0)
 
 
 def open_private_listener(path: Path) -> socket.socket:
@@ -119,5 +133,7 @@ def _check_directory(directory: Path) -> None:
         raise PermissionsError(f"control: others may write to {directory}; chmod go-w {directory}")
 
 
+_ADMITTING_TURNS: Final = 4
+"""Turns of the loop from an accepted client to its handler: a task, the stream, its beginning, the handler's task."""
 PATH_MAX: Final = 100
 """Bytes of a socket's path: the smallest limit of any system is 104, with a zero at the end."""

@@ -182,7 +182,7 @@ def test_taps_and_captures_or_simulations_do_not_mix(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"sim.* is no single node's tap"):
         read(single, whole)
     file = write_file(tmp_path, pcap([(START_US, frame_packet(ip(SentPacket(START_US)), 1))]))
-    with pytest.raises(ConfigError, match=r"tap is a tap, and others are captures"):
+    with pytest.raises(ConfigError, match=r"tap.cells.jsonl is a tap, and others are captures"):
         read(file, single)
     with pytest.raises(ConfigError, match="given twice"):
         read(single, single)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from veilcast.lab.experiment import plan
-from veilcast.lab.experiment.plan import BUCKET_SEEDS, RunPace, SeedPortion
+from veilcast.lab.experiment.plan import BUCKET_SEEDS, RunPace, SeedPortion, SweepJob
 
 CELLS = 20
 SEEDS = st.integers(1, 5 * BUCKET_SEEDS)
@@ -71,14 +71,14 @@ def test_jobs_take_every_portion_once_and_in_order(seeds: int, cells: int, cores
 def test_what_takes_long_is_cut_finely_a_portion_at_a_time() -> None:
     waiting = plan.missing_portions(200, [], CELLS)
     for pace in (None, RunPace(10.0, 30)):
-        assert plan.next_job(waiting, 20, 2, pace) == ((waiting[0],), 24)
-    assert plan.next_job(waiting, 1, 64, None) == ((waiting[0],), 20)
+        assert plan.next_job(waiting, 20, 2, pace) == SweepJob((waiting[0],), 24)
+    assert plan.next_job(waiting, 1, 64, None) == SweepJob((waiting[0],), 20)
 
 
 def test_short_runs_are_done_together_in_few_tasks() -> None:
     waiting = plan.missing_portions(200, [], CELLS)
-    assert plan.next_job(waiting, 20, 2, RunPace(0.0005, 30)) == (tuple(waiting), 4)
-    assert plan.next_job(waiting, 20, 2, RunPace(0.00005, 30)) == (tuple(waiting), 2)
+    assert plan.next_job(waiting, 20, 2, RunPace(0.0005, 30)) == SweepJob(tuple(waiting), 4)
+    assert plan.next_job(waiting, 20, 2, RunPace(0.00005, 30)) == SweepJob(tuple(waiting), 2)
 
 
 def test_a_job_has_no_more_rows_than_this_process_may_hold() -> None:
@@ -86,3 +86,15 @@ def test_a_job_has_no_more_rows_than_this_process_may_hold() -> None:
     rows = 30
     job = plan.next_job(waiting, 20, 2, RunPace(1e-9, rows))
     assert 0 <= plan._JOB_ROWS - len(job.seeds) * 20 * rows < BUCKET_SEEDS * 20 * rows
+
+
+def test_files_of_kept_tables_give_a_cluster_work_and_fit_a_task_whatever_its_cores() -> None:
+    waiting = plan.missing_portions(60, [], 2)
+    assert waiting[0].seeds == 20
+    for cores in (1, 64):
+        # Nothing is known of the first runs: as few files as eight tasks need.
+        assert plan.next_job(waiting, 2, cores, None, 0) == SweepJob((waiting[0],), 8, 4)
+        assert plan.next_job(waiting, 63, cores, None, 0) == SweepJob((waiting[0],), 63, 1)
+        # Runs with a quarter of a file's rows, and runs larger than a file.
+        assert plan.next_job(waiting, 2, cores, RunPace(1.0, 40), 1 << 22) == SweepJob((waiting[0],), 10, 5)
+        assert plan.next_job(waiting, 2, cores, RunPace(1.0, 40), 1 << 30) == SweepJob((waiting[0],), 40, 20)

@@ -54,6 +54,7 @@ params = { kappa = 0.6 }
 
 _RELAY = "nodes = 40\ntopics = 5\nsteps = [1, 2]\nrelay = 'hardened'\nbatch = 10.0"
 _WIRES = "nodes = 12\npublications = 4\nratio = 0.3\nwire = 'prompt'"
+_FOIL = "truth = 'gbm'\nfoil = 'noise'\nstreams = 9\nlength = 12\nguessers = ['medoid', 'uniform', 'smoother', 'turns']"
 OTHER = """
 title = "Another kind"
 claim = "none"
@@ -72,19 +73,22 @@ name = "only"
 OTHERS = {
     "relay.attacks": OTHER.format(kind="relay.attacks", engine="kernel", base=_RELAY),
     "mesh.wires": OTHER.format(kind="mesh.wires", engine="machines", base=_WIRES),
+    "foil.guesses": OTHER.format(kind="foil.guesses", engine="kernel", base=_FOIL),
 }
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, sweep.SweepResult]:
-    """A sweep with all its tables, in this process."""
+    """A sweep with all its tables, in this process, with both seeds of a cell in one file."""
     root = tmp_path_factory.mktemp("kept")
     (root / "again.toml").write_text(EXPERIMENT)
     name, definition = load_experiment(str(root / "again.toml"))
     keep = choose_kept_tables(["all"], ["mesh.epochs"], "kernel")
-    return root, sweep.run_sweep(
-        None, name, definition, LocalDirectory(root), engine="kernel", runner=ENGINES["kernel"], seeds=2, keep=keep
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("veilcast.lab.experiment.plan._KEPT_TASKS", 1)
+        return root, sweep.run_sweep(
+            None, name, definition, LocalDirectory(root), engine="kernel", runner=ENGINES["kernel"], seeds=2, keep=keep
+        )
 
 
 def values(measures: pa.Table, attacks: set[str]) -> dict[tuple[Any, ...], float]:

@@ -22,7 +22,8 @@ import hashlib
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import metadata
@@ -81,6 +82,27 @@ def install_attackers(sources: Iterable[AttackerSource]) -> None:
             found[attacker.name] = attacker
     registry.FOREIGN.clear()
     registry.FOREIGN.update(found)
+
+
+def guard_attacker(attacker: object, place: str) -> Attacker[Any]:
+    """An attacker that a program made, guarded as those of files are. Raises `ConfigError` for what is none."""
+    _check(place, attacker)
+    assert isinstance(attacker, Attacker)
+    if any(each.name == attacker.name for each in registry.ATTACKERS):
+        raise ConfigError(f"{place}: {attacker.name!r} is an attacker of the package; choose another name")
+    return replace(attacker, score=_GuardedScore(attacker, place))
+
+
+@contextmanager
+def known_attackers(attackers: Iterable[Attacker[Any]]) -> Iterator[None]:
+    """Make these guarded attackers known by their names in this process, beside those that are."""
+    before = dict(registry.FOREIGN)
+    registry.FOREIGN.update({each.name: each for each in attackers})
+    try:
+        yield
+    finally:
+        registry.FOREIGN.clear()
+        registry.FOREIGN.update(before)
 
 
 @lru_cache(maxsize=64)

@@ -74,13 +74,21 @@ def cut_spans(path: Path, file: int, step: int) -> tuple[list[CaptureSpan], str 
     """The spans of a file, of about `step` bytes each, and the damage at its end."""
     if detect_kind(path) == "packed":
         return [CaptureSpan(str(path), file)], None
-    data = _map_file(path)
+    data = map_file(path)
     walk = _Walk(path, data, step)
     spans = [
         CaptureSpan(str(path), file, start, end, packets, layout)
         for start, end, packets, layout in walk.over(data, last=True)
     ]
     return spans, walk.damage
+
+
+def map_file(path: Path) -> Octets:
+    try:
+        return np.asarray(np.memmap(path, np.uint8, "r"))
+    except (OSError, ValueError) as error:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+        raise StorageError(f"cannot read {path}: {reason}") from error
 
 
 class Pieces:
@@ -95,7 +103,7 @@ class Pieces:
         if span.layout is None:
             yield from self._unpacked()
             return
-        data = _map_file(Path(span.path))
+        data = map_file(Path(span.path))
         if len(data) < span.end:
             raise TamperedError(f"{span.path} has become shorter while it was read")
         yield _piece(data, span.start, span.end, span.packets, span.layout)
@@ -177,14 +185,6 @@ def _walker(path: Path, first: Octets) -> Walker:
 def _piece(data: Octets, start: int, end: int, packets: int, layout: Layout) -> Piece:
     locate = pcap.locate if layout.format == "pcap" else pcapng.locate
     return Piece(data, locate(data, start, end, packets, layout), layout)
-
-
-def _map_file(path: Path) -> Octets:
-    try:
-        return np.asarray(np.memmap(path, np.uint8, "r"))
-    except (OSError, ValueError) as error:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-        raise StorageError(f"cannot read {path}: {reason}") from error
 
 
 class _Unpacking:

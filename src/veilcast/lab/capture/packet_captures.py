@@ -19,17 +19,18 @@ import pyarrow as pa
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.capture import clocks, duplicates, endpoints, file_spans, tasks
+from veilcast.lab.capture import clocks, endpoints, file_spans, tasks
 from veilcast.lab.capture.clocks import Sightings
 from veilcast.lab.capture.duplicates import MARK, POINT
 from veilcast.lab.capture.file_spans import CaptureSpan, Pieces
 from veilcast.lab.capture.packets import FIRST_FRAGMENT, REASONS, UNKNOWN_LINK, dissect
 from veilcast.lab.capture.reading_report import FileReport, ReadingReport, remark_sizes
+from veilcast.lab.capture.tasks import ReadingPlan
 from veilcast.observe import CellRow
 from veilcast.wire.geometry import CELL
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class CellPlan(msgspec.Struct, frozen=True):
@@ -143,9 +144,9 @@ def merge_findings(parts: Sequence[SpanFindings], files: int) -> list[SpanFindin
     ]
 
 
-def read_captures(
+def plan_captures(
     files: Sequence[Path], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
-) -> tuple[pa.Table | DataFrame, ReadingReport]:
+) -> ReadingPlan:
     names = [str(file) for file in files]
     parts, damages = tasks.cut_all(files, partial(file_spans.cut_spans, step=step))
     every = _sample_every(files) if len(files) > 1 else 0
@@ -168,15 +169,7 @@ def read_captures(
         remark_sizes(sum(one.ours for one in found)),
     )
     plan = CellPlan(run, epoch_us, step, tuple(ahead), several, trusted)
-    work = partial(make_cells, plan=plan)
-    if spark is None:
-        table = tasks.table(parts, work, plan.schema)
-        return duplicates.fold_duplicates(table) if several else table, notes
-    if not several:
-        return tasks.frame(spark, parts, work, tables.spark_schema(CellRow)), notes
-    return duplicates.fold_frame(
-        tasks.frame(spark, parts, work, duplicates.add_mark_columns(tables.spark_schema(CellRow)))
-    ), notes
+    return ReadingPlan(parts, partial(make_cells, plan=plan), marked=several, report=notes)
 
 
 def _join_findings(parts: Sequence[SpanFindings]) -> SpanFindings:

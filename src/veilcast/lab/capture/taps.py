@@ -30,10 +30,11 @@ from veilcast.lab.capture import clocks, tasks
 from veilcast.lab.capture.clocks import Times
 from veilcast.lab.capture.duplicates import WINDOW_US
 from veilcast.lab.capture.reading_report import ClockCorrection, FileReport, ReadingReport, remark_sizes
+from veilcast.lab.capture.tasks import ReadingPlan
 from veilcast.wire.geometry import CELL
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class TapPart(msgspec.Struct, frozen=True):
@@ -45,11 +46,16 @@ class TapPart(msgspec.Struct, frozen=True):
     end: int
 
 
-def cut_lines(path: Path, file: int, step: int) -> tuple[list[TapPart], str | None]:
-    """The parts of a file, of about `step` bytes each, and the damage at its end."""
-    parts, start = [], 0
+def cut_lines(
+    path: Path, file: int, step: int, start: int = 0, end: int | None = None, *, only_first: bool = False
+) -> tuple[list[TapPart], str | None]:
+    """The parts of a file, of about `step` bytes each, and the damage at its end.
+
+    Only the lines from `start` to `end` are cut, and only into the first part, if that is asked.
+    """
+    parts = []
     try:
-        size = path.stat().st_size
+        size = path.stat().st_size if end is None else end
         with path.open("rb") as lines:
             while size - start > step:
                 lines.seek(start + step - 1)
@@ -60,8 +66,10 @@ def cut_lines(path: Path, file: int, step: int) -> tuple[list[TapPart], str | No
                     break
                 parts.append(TapPart(str(path), file, start, lines.tell()))
                 start = lines.tell()
+                if only_first:
+                    return parts, None
             lines.seek(start)
-            rest = lines.read(step + LINE_MAX)
+            rest = lines.read(min(step + LINE_MAX, size - start))
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     whole = rest.rfind(b"\n") + 1
@@ -178,6 +186,23 @@ def arrange_taps(
     return taps, told
 
 
+def arrange_running(paths: Sequence[str], found: Sequence[TapFindings]) -> list[NodeTap | None]:
+    """The node of each tap that is being written, and since when the others run; None for records of whole networks.
+    Clocks stay as they are."""
+    several = [(path, one) for path, one in zip(paths, found, strict=True) if one.own]
+    owners = dict(zip((path for path, _ in several), _owners([one.own or [] for _, one in several]), strict=True))
+    began: dict[str, int] = {}
+    for path, one in several:
+        began[owners[path]] = min(one.first_us, began.get(owners[path], one.first_us))
+    running = {own: (since, _ENDLESS) for own, since in began.items()}
+    return [
+        NodeTap(owners[path], 0, {own: times for own, times in running.items() if own != owners[path]})
+        if path in owners
+        else None
+        for path in paths
+    ]
+
+
 def tap_cells(part: TapPart, tap: NodeTap | None, run: str, epoch_us: int) -> pa.Table:
     """The cells of a part; those of a simulation unchanged, because they may be of several runs."""
     found = rows_to_table(read_rows(part, observe.CellRow), observe.CellRow)
@@ -203,9 +228,9 @@ def remember_times(times: dict[str, dict[str, list[int]]], source: str, destinat
     known += more[: clocks.TIMES_MAX - len(known)]
 
 
-def read_taps(
+def plan_taps(
     files: Sequence[Path], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
-) -> tuple[pa.Table | DataFrame, ReadingReport]:
+) -> ReadingPlan:
     """The cells of taps, as those of one run; or of simulations, with their own runs and epochs."""
     names = [str(file) for file in files]
     parts, damages = tasks.cut_all(files, partial(cut_lines, step=min(step, TAP_STEP)))
@@ -225,9 +250,7 @@ def read_taps(
         remark_sizes(sum(one.ours for one in found)),
     )
     work = partial(_cells, taps=arranged, run=run, epoch_us=epoch_us)
-    if spark is not None:
-        return tasks.frame(spark, parts, work, tables.spark_schema(observe.CellRow)), notes
-    return tasks.table(parts, work, tables.arrow_schema(observe.CellRow)), notes
+    return ReadingPlan(parts, work, marked=False, report=notes)
 
 
 def read_table(directories: Sequence[Path], row: type[observe.ObservationRow]) -> pa.Table:
@@ -240,14 +263,6 @@ def read_table(directories: Sequence[Path], row: type[observe.ObservationRow]) -
             parts, _ = cut_lines(path, 0, TAP_STEP)
             found += [rows_to_table(read_rows(part, row), row) for part in parts]
     return pa.concat_tables(found)
-
-
-def find_cells_file(path: Path) -> Path:
-    """The file of cells in a directory."""
-    file = path / f"{observe.TABLE_OF[observe.CellRow]}.jsonl"
-    if not file.exists():
-        raise StorageError(f"{path} holds no {file.name}: it is no directory of a tap or a simulation")
-    return file
 
 
 def _wrong_line(data: bytes, decoder: JsonDecoder[tuple[Any, ...]]) -> tuple[int, str] | None:
@@ -323,3 +338,4 @@ TAP_STEP: Final = 1 << 23
 """Largest part in bytes: as Python rows it is about thirty times as large."""
 ENDS_MAX: Final = 1024
 _NEVER: Final = (1, 0)
+_ENDLESS: Final = 1 << 61

@@ -7,14 +7,19 @@ the same names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import TamperedError
+from veilcast.lab import tables
+from veilcast.lab.capture import duplicates
+from veilcast.lab.capture.reading_report import ReadingReport
+from veilcast.observe import CellRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +27,32 @@ if TYPE_CHECKING:
 
 Job = TypeVar("Job", bound=msgspec.Struct)
 Answer = TypeVar("Answer", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True)
+class ReadingPlan:
+    """The second pass over files: their parts, and how the cells of a part are made."""
+
+    parts: Sequence[Any]
+    work: Callable[[Any], Iterator[pa.Table]]
+    """Makes the cells of a part, piece by piece."""
+    marked: bool
+    """Whether packets were seen in several places: the cells have marks then, and duplicates are to be folded."""
+    report: ReadingReport
+
+    def table(self) -> pa.Table:
+        """The cells of all parts."""
+        found = [piece for part in self.parts for piece in self.work(part)]
+        if self.marked:
+            return duplicates.fold_duplicates(pa.concat_tables(found))
+        return pa.concat_tables([tables.arrow_schema(CellRow).empty_table(), *found])
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The same cells, with a task for each part."""
+        schema = tables.spark_schema(CellRow)
+        if self.marked:
+            return duplicates.fold_frame(frame(spark, self.parts, self.work, duplicates.add_mark_columns(schema)))
+        return frame(spark, self.parts, self.work, schema)
 
 
 def cut_all(
@@ -65,11 +96,6 @@ def frame(
                 yield from table.to_batches(max_chunksize=ROWS)
 
     return _one_each(spark, jobs).mapInArrow(rows, schema)
-
-
-def table(jobs: Sequence[Job], work: Callable[[Job], Iterable[pa.Table]], schema: pa.Schema) -> pa.Table:
-    """The rows of all jobs, at once."""
-    return pa.concat_tables([schema.empty_table(), *(table for job in jobs for table in work(job))])
 
 
 def _one_each(spark: SparkSession, jobs: Sequence[Job]) -> DataFrame:

@@ -1,10 +1,9 @@
 """Observation tables that a sweep keeps: the files that its tasks write, and how they are read again.
 
-A task writes one file for each table and cell of a portion, straight into the results, under a name that no other
+A task writes one file of each table, for some runs of one cell, straight into the results, under a name that no other
 attempt has. A file counts when the manifest lists it, so what a killed or repeated task left is ignored, and the next
-sweep removes it. The metadata of each file says which runs, code and
-parameters its rows come from. Rows go from the run to the file in parts; no process holds a table, and none of it goes
-through the process that sweeps.
+sweep removes it. The metadata of each file says which runs, code and parameters its rows come from. Rows go from the
+run to the file in parts; no process holds a table, and none of it goes through the process that sweeps.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class KeptFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KeptGroup(msgspec.Struct, frozen=True):
-    """The files of one portion and one cell: a file of each kept table, with the same whole runs in all of them."""
+    """A file of each kept table, with the same whole runs of one cell in all of them."""
 
     cell: int
     """The number of the cell."""
@@ -141,6 +140,12 @@ def run_name(cell: str, seed: int) -> str:
     return f"{cell} seed={seed}"
 
 
+def split_run_name(run: str) -> tuple[str, int]:
+    """The cell and the seed of a run. Another name is that of a cell with one run."""
+    cell, mark, seed = run.rpartition(" seed=")
+    return (cell, int(seed)) if mark and seed.isdigit() else (run, 0)
+
+
 def check_kept_files(location: Location, files: Sequence[KeptFile]) -> None:
     """Raise `StorageError` if this machine does not see what tasks have written."""
     places = dict.fromkeys(file.path.rpartition("/")[0] for file in files)
@@ -153,8 +158,14 @@ def check_kept_files(location: Location, files: Sequence[KeptFile]) -> None:
             )
 
 
+def count_kept_rows(manifest: SweepManifest) -> int:
+    """The rows of a run in all kept tables: the most of any cell, by the means of the first portion; 0 before it."""
+    groups = list_groups(msgspec.structs.replace(manifest, stored=manifest.stored[:1]))
+    return max((group.rows_of_run for group in groups), default=0)
+
+
 def list_groups(manifest: SweepManifest) -> list[KeptGroup]:
-    """All files of kept tables, by cell and portion."""
+    """All files of kept tables, by cell and seeds."""
     found: dict[tuple[int, int, int], dict[str, KeptFile]] = {}
     for stored in manifest.stored:
         for file in stored.kept:

@@ -75,10 +75,12 @@ class RunPace(NamedTuple):
 
 class SweepJob(NamedTuple):
     """Portions that one Spark job runs, and its number of tasks. A task receives numbers of runs: runs are numbered
-    cell by cell, and seed by seed in each cell."""
+    cell by cell, and seed by seed in each cell. If tables are kept, it receives numbers of files instead."""
 
     portions: tuple[SeedPortion, ...]
     tasks: int
+    files: int = 1
+    """Files of each kept table and cell."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -86,13 +88,19 @@ class SweepJob(NamedTuple):
 
 
 def next_job(
-    waiting: Sequence[SeedPortion], cells: int, cores: int, pace: RunPace | None, *, keeps: bool = False
+    waiting: Sequence[SeedPortion], cells: int, cores: int, pace: RunPace | None, kept_rows: int | None = None
 ) -> SweepJob:
-    """The next job. At least one portion must be waiting. If tables are kept, files are those of a portion and a cell,
-    so a job is a portion, and a task a cell."""
+    """The next job. At least one portion must be waiting. `kept_rows` are the rows that a run gives to kept tables;
+    0 if their number is unknown, None if no table is kept.
+
+    If tables are kept, a job is a portion, and a task makes one file of each table: files have so many rows that a task
+    can attack them, and are so many that a cluster has work. Cores must not show in files, so they do not count here.
+    """
     taken, runs = 1, waiting[0].seeds * cells
-    if keeps:
-        return SweepJob((waiting[0],), cells)
+    if kept_rows is not None:
+        seeds = waiting[0].seeds
+        files = min(seeds, max(-(-_KEPT_TASKS // cells), -(-seeds * kept_rows // _FILE_ROWS)))
+        return SweepJob((waiting[0],), cells * files, files)
     if pace is not None:
         most = min(_JOB_S * cores / pace.seconds, _JOB_ROWS / pace.rows)
         while taken < len(waiting) and runs + waiting[taken].seeds * cells <= most:
@@ -117,5 +125,9 @@ _TASKS_PER_CORE: Final = 12
 _TASK_S: Final = 0.5
 """Shorter tasks cost more than they balance."""
 _JOB_S: Final = 10.0
+_KEPT_TASKS: Final = 8
+"""Least tasks of a job that keeps tables, if it has so many runs."""
+_FILE_ROWS: Final = 1 << 24
+"""Rows of a run's kept tables, over all runs of a file: some hundred megabytes."""
 _JOB_ROWS: Final = 2_000_000
 """This process holds the rows of a job."""

@@ -22,7 +22,7 @@ from veilcast.lab import tables
 from veilcast.lab.experiment import plan
 from veilcast.lab.experiment import verdicts as curves
 from veilcast.lab.experiment.definition import Experiment, ExperimentCell
-from veilcast.lab.experiment.kept_tables import KeptFile, KeptOutput
+from veilcast.lab.experiment.kept_tables import KeptFile, KeptOutput, count_kept_rows
 from veilcast.lab.experiment.manifest import SweepManifest, describe_sweep
 from veilcast.lab.experiment.params import RunFunction
 from veilcast.lab.experiment.plan import RunPace, SeedPortion, SweepJob
@@ -84,7 +84,9 @@ def run_sweep(
     total, pace = len(portions), None
     while portions:
         started = time.perf_counter()
-        job = plan.next_job(portions, len(cells), place.cores, pace, keeps=bool(manifest.keep))
+        job = plan.next_job(
+            portions, len(cells), place.cores, pace, count_kept_rows(manifest) if manifest.keep else None
+        )
         if progress is not None:
             label = f"{name}, seeds {job.seeds[0]} to {job.seeds[-1]}"
             progress.begin(label, total - len(portions), total)
@@ -142,9 +144,9 @@ def _measure(
     lineage = {"engine": manifest.engine, "fingerprint": manifest.fingerprint, "commit": manifest.commit}
     keep = KeptOutput(address_of(out), manifest.experiment, manifest.keep, lineage) if manifest.keep else None
     named = tuple((cell.name, msgspec.json.encode(cell.params)) for cell in cells)
-    task = RunTask(named, job.seeds, runner, manifest.data, keep)
-    at_once = len(job.seeds) if keep is not None else 1
-    rows, listed = place.make_rows(task, len(cells) * len(job.seeds), job.tasks, at_once=at_once)
+    task = RunTask(named, job.seeds, runner, manifest.data, keep, job.files)
+    items = job.tasks if keep is not None else len(cells) * len(job.seeds)
+    rows, listed = place.make_rows(task, items, job.tasks)
     kept = [file for text in listed for file in _FILES.decode(text)]
     # The shortest of each cell: the first run in a worker also imports and compiles.
     shortest = rows.group_by("cell").aggregate([(DURATION_COLUMN, "min")])[f"{DURATION_COLUMN}_min"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -29,7 +29,7 @@ _Row: TypeAlias = tuple[Any, ...]
 
 
 class RunTask(msgspec.Struct, frozen=True):
-    """The runs of a job. An executor calls it with the numbers of its runs."""
+    """The runs of a job. An executor calls it with the numbers of its runs; if tables are kept, with those of files."""
 
     cells: tuple[tuple[str, bytes], ...]
     """Names of cells, and their parameters as JSON."""
@@ -38,16 +38,16 @@ class RunTask(msgspec.Struct, frozen=True):
     data: str | None
     keep: KeptOutput | None = None
     """The observation tables to keep; then `run` takes a recorder, too."""
+    files: int = 1
+    """Files of each kept table and cell."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of rows for each batch of numbers: a batch for each run would cost as much again as the runs."""
         schema = task_schema()
         for batch in batches:
             rows: list[_Row] = []
-            # Runs of one cell are neighbours.
-            for at, numbers in groupby(batch["id"].to_pylist(), lambda number: number // len(self.seeds)):
+            for at, seeds in self._divide(batch["id"].to_pylist()):
                 cell, params = self.cells[at]
-                seeds = [self.seeds[number % len(self.seeds)] for number in numbers]
                 kept = KeptWriter(self.keep, at, cell, params, seeds) if self.keep is not None else None
                 for seed in seeds:
                     start = time.perf_counter()
@@ -60,6 +60,17 @@ class RunTask(msgspec.Struct, frozen=True):
             columns = zip(*rows, strict=True)
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _divide(self, numbers: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+        """The cells and seeds of these numbers. Runs of one cell are neighbours."""
+        many = len(self.seeds)
+        if self.keep is not None:
+            for number in numbers:
+                at, file = divmod(number, self.files)
+                yield at, self.seeds[file * many // self.files : (file + 1) * many // self.files]
+            return
+        for at, of_cell in groupby(numbers, lambda number: number // many):
+            yield at, [self.seeds[number % many] for number in of_cell]
 
     def _rows(self, cell: str, params: bytes, seed: int, kept: KeptWriter | None) -> list[_Row]:
         run = f"cell {cell}, seed {seed}"

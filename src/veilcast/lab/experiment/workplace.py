@@ -59,15 +59,15 @@ class Workplace:
         """Whether executors have this machine's files."""
         return self.session is not None and (self.session.sparkContext.master or "").startswith("local")
 
-    def make_rows(self, task: RowTask, items: int, tasks: int, *, at_once: int = 1) -> tuple[pa.Table, list[str]]:
+    def make_rows(self, task: RowTask, items: int, tasks: int) -> tuple[pa.Table, list[str]]:
         """The rows of the items with the numbers below `items`, in order, each with a duration; and what the tasks list
-        beside rows. A task of Spark gets at least `at_once` items, and `tasks` is the most tasks."""
+        beside rows. `tasks` is the most tasks of Spark."""
         parts: list[pa.RecordBatch] = []
         made = 0
         while made < items and self.session is None:
             start = time.perf_counter()
-            parts += task(iter([pa.RecordBatch.from_pydict({"id": range(made, made + at_once)})]))
-            made += at_once
+            parts += task(iter([pa.RecordBatch.from_pydict({"id": [made]})]))
+            made += 1
             self._worked_s += time.perf_counter() - start
             self._move_if_it_pays(items - made)
             if self._progress is not None and self.session is None:
@@ -75,8 +75,8 @@ class Workplace:
                 self._progress.show(f"run {made:,} of {items:,}{starting}")
         rows = pa.Table.from_batches(parts, task_schema())
         if made < items and self.session is not None:
-            tasks = min(tasks, (items - made) // at_once)
-            rows = pa.concat_tables([rows, self._make_on_spark(self.session, task, made, items, tasks)])
+            made_there = self._make_on_spark(self.session, task, made, items, min(tasks, items - made))
+            rows = pa.concat_tables([rows, made_there])
         return split_rows(rows)
 
     def _make_on_spark(self, spark: SparkSession, task: RowTask, first: int, end: int, tasks: int) -> pa.Table:

@@ -6,13 +6,16 @@ judged whole paths, and its result there counts for all steps. The first step is
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from veilcast.lab.attack.table_engine import engine_of
 from veilcast.lab.measure.foil_privacy import indistinguishability, truth_deviation, value_known
 
 Numbers = NDArray[np.float64]
@@ -38,6 +41,7 @@ class ComparedStreams:
     spread: Numbers
     """Mean distance of fakes from the truth, [streams, steps]."""
     results: dict[str, AttackerResult]
+    """By the names of attackers, in their order."""
 
 
 def compare_streams(streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit: float) -> ComparedStreams:
@@ -52,7 +56,7 @@ def compare_streams(streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit:
     values = np.take_along_axis(candidates, position[:, :, None], axis=2)[:, :, 0]
     off = np.abs(candidates - values[:, :, None]).sum(axis=2)
     results = {}
-    for attack in pc.unique(guesses["attack"]).to_pylist():
+    for attack in sorted(pc.unique(guesses["attack"]).to_pylist()):
         chosen = np.zeros(candidates.shape, np.bool_)
         chosen[_places(guesses.filter(pc.equal(guesses["attack"], attack)), numbers)] = True
         first = 0 if chosen[:, 0].any() else steps - 1
@@ -68,5 +72,26 @@ def compare_streams(streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit:
     return ComparedStreams(values, day, np.asarray(unit / (slots - 1) * off, np.float64), results)
 
 
+def measure_stream_guesses(guesses: pa.Table, truth: pa.Table) -> Iterator[tuple[str, str, int, float]]:
+    """Indistinguishability, I(e, G) / |G|, of each attacker in one run, which needs no values: `identified` over all
+    steps that it guesses at, and `last` at the last step. Attack, metric, 0, value."""
+    shares = engine_of(guesses).query(_SHARES, guesses=guesses, truth=truth)
+    last = pc.max(truth["step"])
+    for attack in pc.unique(guesses["attack"]).sort().to_pylist():
+        own = shares.filter(pc.equal(shares["attack"], attack)).sort_by(
+            [("stream", "ascending"), ("step", "ascending")]
+        )
+        for metric, rows in (("identified", own), ("last", own.filter(pc.equal(own["step"], last)))):
+            if len(rows):
+                yield attack, metric, 0, float(np.mean(rows["share"].to_numpy()))
+
+
 def _places(rows: pa.Table, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
     return np.searchsorted(numbers, rows["stream"].to_numpy()), rows["step"].to_numpy(), rows["slot"].to_numpy()
+
+
+_SHARES: Final = """
+SELECT g.attack, g.stream, g.step, cast(max(CASE WHEN g.slot = t.slot THEN 1 ELSE 0 END) AS double) / count(*) AS share
+FROM {guesses} AS g JOIN {truth} AS t ON g.stream = t.stream AND g.step = t.step WHERE g.step > 0
+GROUP BY g.attack, g.stream, g.step
+"""

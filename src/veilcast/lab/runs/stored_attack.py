@@ -186,7 +186,7 @@ def _attack_apart(spark: SparkSession, task: AttackTask, group: KeptGroup) -> pa
     }
     result, start = GroupResult(task, group), time.perf_counter()
     try:
-        result.add(group.seeds, task.attack(group, observed).toArrow(), [])
+        result.add(group.seeds, task.attack(group, observed).toArrow(), [], {})
     except SPARK_ERRORS as error:
         raise translate_error(error) from error
     return result.finish(time.perf_counter() - start)

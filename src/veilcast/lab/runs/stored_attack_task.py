@@ -37,9 +37,9 @@ class StoredAttack(Protocol):
         """The guesses of the attackers with these names; of those that the parameters name, if `names` is empty."""
 
     def measure_guesses(
-        self, guesses: pa.Table, truth: pa.Table, params: Any, names: Collection[str], seed: int
+        self, guesses: pa.Table, truth: pa.Table, params: Any, names: Collection[str], seed: int, **beside: pa.Table
     ) -> list[Measure]:
-        """The measures of one run."""
+        """The measures of one run; `beside` are the tables that `GuessTables` names."""
 
 
 class GuessTables(NamedTuple):
@@ -49,6 +49,8 @@ class GuessTables(NamedTuple):
     truth: str
     order: tuple[str, ...]
     """Columns that put the guesses about a run into the order of the sweep."""
+    beside: tuple[str, ...] = ()
+    """Observations that the measures need beside the truth."""
 
 
 class AttackedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,8 +97,8 @@ class AttackTask(msgspec.Struct, frozen=True):
             whole = len(seeds) == len(group.seeds)
             runs = [] if whole else [run_name(cell, seed) for seed in seeds]
             try:
-                guesses = self.attack(group, {table: self.read(group, table, runs) for table in observed})
-                result.add(seeds, guesses, runs)
+                seen = {table: self.read(group, table, runs) for table in observed}
+                result.add(seeds, self.attack(group, seen), runs, seen)
             except VeilcastError:
                 raise
             except Exception as error:
@@ -136,8 +138,11 @@ class GroupResult:
             named = msgspec.structs.replace(output, names=(self._tables.guesses,))
             self._writer = KeptWriter(named, group.cell, name, params, group.seeds)
 
-    def add(self, seeds: Collection[int], guesses: pa.Table, runs: Collection[str]) -> None:
-        """The guesses about the runs of these seeds; `runs` names them, or is empty if they are all."""
+    def add(
+        self, seeds: Collection[int], guesses: pa.Table, runs: Collection[str], seen: Mapping[str, pa.Table]
+    ) -> None:
+        """The guesses about the runs of these seeds; `runs` names them, or is empty if they are all. `seen` are tables
+        that have been read already."""
         self._guesses += len(guesses)
         by_run = {run["run"][0].as_py(): run for run in group_rows(guesses, ["run"])}
         if self._writer is not None:
@@ -151,19 +156,23 @@ class GroupResult:
             compared, different = count_different(self._task.read(self._group, self._tables.guesses, runs), guesses)
             self._compared = (self._compared or 0) + compared
             self._different += different
-        if self._tables.truth in files:
-            truth = self._task.read(self._group, self._tables.truth, runs)
+        if {self._tables.truth, *self._tables.beside} <= files.keys():
+            known = {
+                table: seen[table] if table in seen else self._task.read(self._group, table, runs)
+                for table in (self._tables.truth, *self._tables.beside)
+            }
             for seed in seeds:
-                self._measure(seed, by_run, truth)
+                self._measure(seed, by_run, known)
 
-    def _measure(self, seed: int, by_run: Mapping[str, pa.Table], truth: pa.Table) -> None:
+    def _measure(self, seed: int, by_run: Mapping[str, pa.Table], known: Mapping[str, pa.Table]) -> None:
         run = run_name(self._cell, seed)
-        own = truth.filter(pc.equal(truth["run"], run))
+        own = {name: table.filter(pc.equal(table["run"], run)) for name, table in known.items()}
+        truth = own.pop(self._tables.truth)
         guesses = by_run.get(run)
         if guesses is None:
             guesses = tables.arrow_schema(tables.TABLES[self._tables.guesses]).empty_table()
         ordered = guesses.sort_by([(name, "ascending") for name in self._tables.order])
-        found = self._attack.measure_guesses(ordered, own, self._params, self._task.attackers, seed)
+        found = self._attack.measure_guesses(ordered, truth, self._params, self._task.attackers, seed, **own)
         self._rows += sorted((self._cell, seed, *msgspec.structs.astuple(measure), 0.0, "") for measure in found)
 
     def finish(self, seconds: float) -> pa.Table:
@@ -181,6 +190,9 @@ def count_different(kept: pa.Table, found: pa.Table) -> tuple[int, int]:
     """Number of kept guesses by the attackers of `found`, and of those among them that `found` does not have."""
     asked = kept.filter(pc.is_in(kept["attack"], pc.unique(found["attack"])))
     columns = found.column_names
+    # The same attack gives the same rows in the same order, mostly.
+    if asked.select(columns).equals(found):
+        return len(asked), 0
     missing = engine_of(asked).query(
         "SELECT * FROM {kept} EXCEPT ALL SELECT * FROM {found}", kept=asked.select(columns), found=found
     )
@@ -199,7 +211,9 @@ def guess_tables(kind: str) -> GuessTables:
 
 
 OF_NODES: Final = GuessTables("guesses", "truth", ("attack", "role", "epochs", "topic", "node"))
-OF_STREAMS: Final = GuessTables("stream_guesses", "stream_truth", ("attack", "stream", "step", "slot"))
+OF_STREAMS: Final = GuessTables(
+    "stream_guesses", "stream_truth", ("attack", "stream", "step", "slot"), ("streams", "facts")
+)
 NOT_OBSERVED: Final = (*OF_NODES[:2], *OF_STREAMS[:2])
 """Tables that attackers are not handed."""
 _ROWS_AT_ONCE: Final = 1_000_000
@@ -207,5 +221,6 @@ STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.epochs": {"kernel": "mesh.attack_suite", "machines": "mesh.attack_suite"},
     "mesh.wires": {"machines": "mesh.wires_machines"},
     "relay.attacks": {"kernel": "relay.attacks_model"},
+    "foil.guesses": {"kernel": "foil.guesses"},
 }
 """Kind of run -> engine -> module below `veilcast.lab.runs` that attacks its tables and measures the guesses."""

@@ -13,13 +13,15 @@ on all days.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
@@ -29,6 +31,7 @@ from veilcast.foil.random_source import FloatArray, IntArray
 from veilcast.lab.attack.stream.model import StreamModel
 from veilcast.lab.attack.stream.stream_job import guess_streams
 from veilcast.lab.attack.stream.trained import FittedLogit, fit_logit
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.experiment.foil_params import FoiledStreamParams, FoilGuesses
 from veilcast.lab.experiment.params import FILE, Measure, file_path
 from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
@@ -69,7 +72,33 @@ def measure_attackers(
     """The measures of attackers on all of these streams together."""
     if len(parts) > 1 and any(recorder.wants(table) for table in STREAM_TABLES):
         raise ConfigError("every day of real prices has a model of its own; streams are kept for one law alone")
-    compared = [_compare(part, names, recorder) for part in parts]
+    return _measure([_compare(part, names, recorder) for part in parts], fakes, seed)
+
+
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: FoiledStreamParams, names: Collection[str], _: Path | None
+) -> AnyTable:
+    """The guesses of these attackers on kept tables, or of those that the parameters name."""
+    return guess_streams(observed, names or params.guessers or None)
+
+
+def measure_guesses(
+    guesses: pa.Table,
+    truth: pa.Table,
+    params: FoiledStreamParams,
+    names: Collection[str],
+    seed: int,
+    *,
+    streams: pa.Table,
+    facts: pa.Table,
+) -> list[Measure]:
+    """The measures of these attacks, or of all, the best one included."""
+    unit = facts.filter(pc.equal(facts["name"], "unit"))["value"][0].as_py()
+    found = _measure([compare_streams(streams, guesses, truth, unit)], params.fakes, seed)
+    return [measure for measure in found if not names or measure.attack in names]
+
+
+def _measure(compared: Sequence[ComparedStreams], fakes: int, seed: int) -> list[Measure]:
     found = [each.results for each in compared]
     day = np.concatenate([part.day for part in compared])
     far = _far(np.concatenate([part.values for part in compared]))
