@@ -101,6 +101,11 @@ class Browser:
             raise ValueError(answer["exceptionDetails"]["text"])
         return answer["result"].get("value")
 
+    def wait_for(self, condition: str) -> None:
+        """Until the expression is true; the page looks again at each of its frames."""
+        look = f"const look = () => ({condition}) ? done(true) : requestAnimationFrame(look); look();"
+        self.command("Runtime.evaluate", expression=f"new Promise(done => {{ {look} }})", awaitPromise=True)
+
     def command(self, method: str, **params: Any) -> dict[str, Any]:
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}

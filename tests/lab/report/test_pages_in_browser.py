@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,55 +55,81 @@ def test_what_a_hostile_page_would_fetch_its_policy_forbids(browser: Browser, wr
     assert sum("Content Security Policy" in complaint for complaint in browser.complaints) == 2
 
 
-@pytest.mark.parametrize(("width", "shown"), [(360, "narrow"), (800, "wide"), (1440, "wide")])
-def test_one_drawing_of_every_figure_shows_at_every_width_and_nothing_overflows(
-    browser: Browser, written: Path, width: int, shown: str
+@pytest.mark.parametrize("width", [360, 800, 1440])
+def test_every_figure_is_interactive_at_every_width_and_nothing_overflows(
+    browser: Browser, written: Path, width: int
 ) -> None:
     browser.show(width)
     browser.open(url_of(written))
+    browser.wait_for("document.querySelectorAll('.chart svg.marks').length === 4")
     browser.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     sizes = browser.evaluate(
-        "[...document.querySelectorAll('svg.plot')].map(plot => [plot.parentNode.className,"
-        " plot.getBoundingClientRect().width, plot.getBoundingClientRect().height])"
+        "[...document.querySelectorAll('.chart svg.marks')].map(each => each.getBoundingClientRect())"
+        ".map(each => [each.width, each.height])"
     )
-    assert len(sizes) == 8
-    for name, across, down in sizes:
-        assert (across > 250 and down > 200) == (name == shown)
+    assert all(across > 250 and down > 200 for across, down in sizes)
     assert browser.evaluate("document.documentElement.scrollWidth") == width
     wide = browser.evaluate(
         "[...document.querySelectorAll('body *')].filter(each => !each.closest('.scroll, svg, thead'))"
         f".filter(each => each.getBoundingClientRect().right > {width} + .5).map(each => each.outerHTML.slice(0, 80))"
     )
     assert wide == []
+    assert browser.complaints == []
+
+
+@pytest.mark.parametrize(("width", "shown"), [(360, "narrow"), (1440, "wide")])
+def test_without_scripts_one_still_drawing_of_every_figure_shows(
+    browser: Browser, written: Path, tmp_path: Path, width: int, shown: str
+) -> None:
+    still = tmp_path / "still.html"
+    still.write_text(re.sub(r"<script>.*?</script>", "", written.read_text(), flags=re.DOTALL))
+    browser.show(width)
+    browser.open(url_of(still))
+    sizes = browser.evaluate(
+        "[...document.querySelectorAll('svg.plot')].map(plot => [plot.parentNode.className,"
+        " plot.getBoundingClientRect().width, plot.getBoundingClientRect().height])"
+    )
+    assert len(sizes) == 8
+    for name, across, down in sizes:
+        assert (across > 200 and down > 200) == (name == shown)
+    assert browser.evaluate("document.documentElement.scrollWidth") == width
 
 
 @pytest.mark.parametrize("width", [360, 1440])
-def test_the_letters_of_a_figure_are_inside_it_and_large_enough_to_read(
-    browser: Browser, written: Path, width: int
-) -> None:
+def test_the_letters_of_a_figure_are_inside_it(browser: Browser, written: Path, width: int) -> None:
     browser.show(width)
     browser.open(url_of(written))
+    browser.wait_for("document.querySelectorAll('.chart svg.marks').length === 4")
     outside = browser.evaluate(
-        "[...document.querySelectorAll('svg.plot text')].filter(text => text.getBoundingClientRect().width)"
+        "[...document.querySelectorAll('svg.marks text')].filter(text => text.getBoundingClientRect().width)"
         ".filter(text => { const [a, b] = [text, text.ownerSVGElement].map(each => each.getBoundingClientRect());"
         " return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1 })"
         ".map(text => text.textContent)"
     )
     assert outside == []
-    scales = browser.evaluate(
-        "[...document.querySelectorAll('svg.plot')].filter(plot => plot.getBoundingClientRect().width)"
-        ".map(plot => plot.getScreenCTM().a * parseFloat(plot.getAttribute('font-size')))"
+
+
+def test_a_click_on_the_legend_shows_one_curve_alone(browser: Browser, written: Path) -> None:
+    browser.show(1000)
+    browser.open(url_of(written))
+    browser.wait_for("document.querySelectorAll('.chart svg.marks').length === 4")
+    faint = "document.querySelector('.chart').querySelectorAll('.mark-symbol.role-mark path[opacity=\"0.12\"]').length"
+    assert browser.evaluate(faint) == 0
+    browser.evaluate(
+        "document.querySelector('.chart .role-legend-symbol path').dispatchEvent("
+        "new MouseEvent('click', {bubbles: true}))"
     )
-    assert len(scales) == 4
-    assert min(scales) > 10
+    browser.wait_for(f"{faint} > 0")
 
 
 def test_dark_is_dark_and_paper_is_always_light(browser: Browser, written: Path) -> None:
-    colours = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('.c0')).color]"
+    first = "document.querySelector('.chart .mark-symbol.role-mark path')"
+    colours = f"[document.body, {first}].map(getComputedStyle).map((each, k) => k ? each.fill : each.backgroundColor)"
     seen = {}
     for scheme, medium in (("light", ""), ("dark", ""), ("dark", "print")):
         browser.show(1000, scheme=scheme, medium=medium)
         browser.open(url_of(written))
+        browser.wait_for("document.querySelector('.chart svg.marks') !== null")
         seen[scheme, medium] = browser.evaluate(colours)
     assert seen["light", ""] == ["rgb(255, 255, 255)", "rgb(0, 114, 198)"]
     assert seen["dark", ""] == ["rgb(20, 23, 28)", "rgb(127, 168, 255)"]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -24,13 +25,14 @@ import vl_convert
 from veilcast.lab.measure.verdicts import CurvePoint
 from veilcast.lab.report import style
 from veilcast.lab.report.figure_data import FigureData, PlotLine, StatedMark, has_interval
-from veilcast.lab.report.markup import Markup
+from veilcast.lab.report.markup import Markup, replace_unwritable
 from veilcast.lab.report.number_format import format_interval, format_number
 
 
 def make_chart(plot: FigureData, *, width: int | str = 640, css: bool = False) -> alt.LayerChart:
     """The chart of a figure; `width` is "container" for the width of the element that it stands in. With `css`, colours
     are variables of the page."""
+    plot = _writable(plot)
     rows = [row for line in plot.lines for row in _line_rows(plot, line)]
     marks = [row for mark in plot.marks for row in _mark_rows(plot, mark)]
     colours = _Colours(plot.lines, css=css)
@@ -65,27 +67,27 @@ def make_chart(plot: FigureData, *, width: int | str = 640, css: bool = False) -
         .add_params(chosen)
         .properties(width=width, height=_HEIGHT, description=describe_figure(plot))
         .resolve_scale(size="independent")
-        .configure(**_config(colours))
+        .configure(**_config(colours, narrow=width == "container" or int(width) < 400))
     )
     return chart.interactive() if width == "container" else chart
 
 
 def draw_still(plot: FigureData, width: int) -> Markup:
     """The chart as SVG inside a page."""
-    svg = vl_convert.vegalite_to_svg(make_chart(plot, width=width, css=True).to_dict())
+    svg = vl_convert.vegalite_to_svg(_describe(make_chart(plot, width=width, css=True)))
     return Markup(svg.replace("<svg ", '<svg role="img" ', 1).replace('class="marks"', 'class="plot"', 1))
 
 
 def draw_standalone(plot: FigureData) -> str:
     """The chart as an SVG file, with its title."""
-    chart = make_chart(plot).properties(title=plot.title, background=style.PAPER[0])
-    return str(vl_convert.vegalite_to_svg(chart.to_dict())) + "\n"
+    chart = make_chart(plot).properties(title=replace_unwritable(plot.title), background=style.PAPER[0])
+    return str(vl_convert.vegalite_to_svg(_describe(chart))) + "\n"
 
 
 def write_specification(plot: FigureData, *, css: bool = False) -> str:
     """The chart as JSON of Vega-Lite. It holds no `<`, so that it can stand in a page."""
     width: int | str = "container" if css else 640
-    text = json.dumps(make_chart(plot, width=width, css=css).to_dict(), sort_keys=True)
+    text = json.dumps(_describe(make_chart(plot, width=width, css=css)), sort_keys=True)
     return text.replace("<", "\\u003c")
 
 
@@ -133,6 +135,13 @@ class _Colours:
         return f"var(--{name})" if self._css else pair[0]
 
 
+def _describe(chart: alt.LayerChart) -> dict[str, Any]:
+    """The chart for Vega-Lite, with its legends one below the other; Altair's schema does not know how to say that."""
+    described: dict[str, Any] = chart.to_dict()
+    described["config"]["legend"]["layout"] = {"top": {"anchor": "start", "direction": "vertical"}}
+    return described
+
+
 def _stated_layers(marks: list[dict[str, Any]], x: alt.X, y: alt.Y, colour: alt.Color, ink: str) -> Iterator[alt.Chart]:
     if not marks:
         return
@@ -144,7 +153,7 @@ def _stated_layers(marks: list[dict[str, Any]], x: alt.X, y: alt.Y, colour: alt.
         yield own.transform_filter("!isValid(datum.y)").mark_rule(strokeDash=[2, 4], strokeWidth=1.4)
         # A scale of its own gives the kind a line in the legend.
         size = alt.Size(
-            "kind:N",
+            "kind:O",
             title=None,
             scale=alt.Scale(type="ordinal", domain=[kind], range=[190]),
             legend=alt.Legend(symbolType=shape, symbolFillColor="transparent", symbolStrokeColor=ink, symbolDash=dash),
@@ -180,6 +189,17 @@ def _interval(point: CurvePoint, *, log: bool) -> dict[str, float | None]:
     return {"low": point.low if _is_shown(point.low, log=log) else point.value, "high": point.high}
 
 
+def _writable(plot: FigureData) -> FigureData:
+    """The same with texts that SVG can hold: others end the process that draws."""
+    return replace(
+        plot,
+        x_label=replace_unwritable(plot.x_label),
+        y_label=replace_unwritable(plot.y_label),
+        lines=tuple(replace(line, label=replace_unwritable(line.label)) for line in plot.lines),
+        marks=tuple(replace(mark, what=replace_unwritable(mark.what)) for mark in plot.marks),
+    )
+
+
 def _is_shown(value: float, *, log: bool) -> bool:
     return math.isfinite(value) and (value > 0 or not log)
 
@@ -192,7 +212,7 @@ def _by_line(labels: Sequence[str], values: Sequence[Any]) -> alt.Scale:
     return alt.Scale(domain=list(labels), range=[values[number % len(values)] for number in range(len(labels))])
 
 
-def _config(colours: _Colours) -> dict[str, Any]:
+def _config(colours: _Colours, *, narrow: bool) -> dict[str, Any]:
     ink, soft, faint = (colours.surface(name) for name in ("ink", "soft", "faint"))
     text = {
         "labelColor": soft,
@@ -207,10 +227,10 @@ def _config(colours: _Colours) -> dict[str, Any]:
         "axis": {**text, "gridColor": faint, "domainColor": soft, "tickColor": soft},
         "legend": {
             "orient": "top",
-            "columns": 2,
+            "columns": 1 if narrow else 2,
             "labelColor": ink,
             "labelFontSize": 12,
-            "labelLimit": 300,
+            "labelLimit": 230 if narrow else 300,
             "symbolSize": 90,
         },
         "title": {"color": ink, "anchor": "start", "fontSize": 14},

@@ -36,7 +36,12 @@ def join(*parts: str) -> Markup:
 
 
 def text(part: str) -> Markup:
-    return part if isinstance(part, Markup) else Markup(escape(_UNWRITABLE.sub("\ufffd", part)))
+    return part if isinstance(part, Markup) else Markup(escape(replace_unwritable(part)))
+
+
+def replace_unwritable(part: str) -> str:
+    """The text with the replacement character for what XML cannot write."""
+    return _UNWRITABLE.sub("\ufffd", part)
 
 
 def slug(*names: str) -> str:

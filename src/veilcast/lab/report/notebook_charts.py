@@ -16,35 +16,22 @@ import pyarrow as pa
 from veilcast.errors import ConfigError
 from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.experiment.verdicts import ScoreTable
+from veilcast.lab.report.charts import make_chart
 from veilcast.lab.report.figure_data import make_figure_data
 from veilcast.lab.report.style import PALETTE
 from veilcast.nearest import did_you_mean
 
 
 def draw_figure(experiment: Experiment, scores: pa.Table, name: str = "") -> alt.LayerChart:
-    """A figure of the experiment with the published points, as diamonds; the first one, if no name is given."""
+    """A figure of the experiment with published and earlier values; the first one, if no name is given."""
     figures = {figure.name: figure for figure in experiment.figures}
     if not figures:
         raise ConfigError("this experiment draws no figure; give its scores and the name of a metric")
     if name and name not in figures:
         raise ConfigError(f"there is no figure {name!r}; there are {', '.join(figures)}{did_you_mean(name, figures)}")
     plot = make_figure_data(experiment, figures[name or next(iter(figures))], ScoreTable(scores.to_pylist()))
-    rows = [
-        {"curve": line.label, "x": point.x, "y": point.value} | _interval(point.low, point.high)
-        for line in plot.lines
-        for point in line.points
-    ]
-    marks = [
-        {"curve": plot.lines[mark.line].label, "x": mark.x, "y": mark.y} for mark in plot.marks if mark.y is not None
-    ]
-    x = alt.X("x:Q", title=plot.x_label, scale=_scale(log=plot.log_x))
-    y = alt.Y("y:Q", title=plot.y_label, scale=_scale(log=plot.log_y))
-    published = alt.Chart(_values(marks)).mark_point(shape="diamond", size=120, filled=True, stroke="black")
-    layers = _draw_lines(rows, x, y, "curve")
-    chart: alt.LayerChart = alt.LayerChart(
-        layer=[layers, published.encode(x=x, y=y, color=_colour("curve"))]
-    ).properties(title=plot.title)
-    return chart
+    _check_rows(sum(len(line.points) for line in plot.lines))
+    return make_chart(plot).properties(title=plot.title)
 
 
 def draw_scores(scores: pa.Table, metric: str) -> alt.LayerChart | alt.FacetChart:
@@ -121,9 +108,13 @@ def _colour(field: str) -> alt.Color:
 
 
 def _values(rows: list[dict[str, Any]]) -> alt.InlineData:
-    if len(rows) > ROWS_MAX:
-        raise ConfigError(f"a chart holds {ROWS_MAX:,} rows at most, not {len(rows):,}; choose some runs or attackers")
+    _check_rows(len(rows))
     return alt.InlineData(values=rows)
+
+
+def _check_rows(count: int) -> None:
+    if count > ROWS_MAX:
+        raise ConfigError(f"a chart holds {ROWS_MAX:,} rows at most, not {count:,}; choose some runs or attackers")
 
 
 ROWS_MAX: Final = 20_000

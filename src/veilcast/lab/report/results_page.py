@@ -166,7 +166,7 @@ _NARROW: Final = 250
 _SCRIPT: Final = """
 for (const chart of document.querySelectorAll(".chart")) {
   const still = chart.innerHTML, description = JSON.parse(chart.nextElementSibling.textContent);
-  vegaEmbed(chart, description, {actions: false, renderer: "svg", tooltip: {theme: "custom"}})
+  vegaEmbed(chart, description, {actions: false, renderer: "svg", logLevel: 1, tooltip: {theme: "custom"}})
     .catch(error => { chart.innerHTML = still; console.error(error); });
 }
 """

@@ -61,8 +61,7 @@ COLOURS: Final = (
 )
 
 FIGURE: Final = (
-    "".join(f".c{number}{{color:var(--c{number})}}" for number in range(len(PALETTE)))
-    + "#vg-tooltip-element.custom-theme{background:var(--panel);color:var(--ink);border:1px solid var(--faint);"
+    "#vg-tooltip-element.custom-theme{background:var(--panel);color:var(--ink);border:1px solid var(--faint);"
     "border-radius:.3rem;padding:.3rem .55rem;font-size:.8125rem;position:fixed;visibility:hidden;z-index:9}"
     "#vg-tooltip-element.custom-theme.visible{visibility:visible}"
     "#vg-tooltip-element.custom-theme td.key{color:var(--soft);padding-right:.6rem;text-align:right}"
