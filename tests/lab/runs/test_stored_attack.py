@@ -55,6 +55,7 @@ params = { kappa = 0.6 }
 _RELAY = "nodes = 40\ntopics = 5\nsteps = [1, 2]\nrelay = 'hardened'\nbatch = 10.0"
 _WIRES = "nodes = 12\npublications = 4\nratio = 0.3\nwire = 'prompt'"
 _FOIL = "truth = 'gbm'\nfoil = 'noise'\nstreams = 9\nlength = 12\nguessers = ['medoid', 'uniform', 'smoother', 'turns']"
+_TREES = "nodes = 40\ninsiders = 0.2\npublications = 5\nsteps = [1, 8]"
 OTHER = """
 title = "Another kind"
 claim = "none"
@@ -74,6 +75,10 @@ OTHERS = {
     "relay.attacks": OTHER.format(kind="relay.attacks", engine="kernel", base=_RELAY),
     "mesh.wires": OTHER.format(kind="mesh.wires", engine="machines", base=_WIRES),
     "foil.guesses": OTHER.format(kind="foil.guesses", engine="kernel", base=_FOIL),
+    "tree.attacks": OTHER.format(kind="tree.attacks", engine="kernel", base=f"tree = 'paper'\n{_TREES}"),
+    "tree.definitions": OTHER.format(
+        kind="tree.definitions", engine="kernel", base=f"tree = 'hardened'\ntopics = 3\nratio = 0.3\n{_TREES}"
+    ),
 }
 
 
@@ -254,8 +259,8 @@ def test_what_cannot_be_attacked_is_told_in_one_line(swept: tuple[Path, sweep.Sw
         attack_stored(None, LocalDirectory(root), "again", ["nonsense"])
     with pytest.raises(StorageError):
         attack_stored(None, LocalDirectory(tmp_path), "again")
-    with pytest.raises(ConfigError, match=r"mesh\.clocks by kernel cannot be attacked again"):
-        find_stored_attack("mesh.clocks", "kernel")
+    with pytest.raises(ConfigError, match=r"tree\.costs by kernel cannot be attacked again"):
+        find_stored_attack("tree.costs", "kernel")
 
 
 ATTACKER = """

@@ -133,8 +133,10 @@ def _of_coalition(
     return Attacker(name, role, CoalitionObservations, score, needs, **kind)
 
 
-def _of_tree(name: str, score: Callable[[TreeObservations], Scores], *needs: str) -> Attacker[TreeObservations]:
-    return Attacker(name, SUBSCRIBER, TreeObservations, score, needs)
+def _of_tree(
+    name: str, role: str, score: Callable[[TreeObservations], Scores], *needs: str
+) -> Attacker[TreeObservations]:
+    return Attacker(name, role, TreeObservations, score, needs)
 
 
 def _at_relay(
@@ -221,12 +223,15 @@ _COALITIONS: Final = (
     _of_coalition("pruning-chains", PUBLISHER, lone_insider.score_publisher_by_chains, CHAINS, lone=True),
 )
 _TREES: Final = (
-    _of_tree("count", lambda seen: tree_nodes.score_counts(seen.entries, seen.nodes)),
-    _of_tree("lasting", lambda seen: tree_nodes.score_lasting(seen.entries, seen.nodes)),
-    _of_tree("depth", lambda seen: tree_nodes.score_depth(seen.entries, seen.nodes)),
-    _of_tree("volume", lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
-    _of_tree("likelihood", tree_nodes.score_known_shape, "branching"),
-    _of_tree("guards", tree_nodes.score_known_chain, "places"),
+    _of_tree("count", SUBSCRIBER, tree_nodes.score_parents),
+    _of_tree("lasting", SUBSCRIBER, tree_nodes.score_lasting_parents),
+    _of_tree("disclosed", SUBSCRIBER, tree_nodes.score_disclosed),
+    _of_tree("depth", SUBSCRIBER, lambda seen: tree_nodes.score_depth(seen.entries, seen.nodes)),
+    _of_tree("volume", SUBSCRIBER, lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
+    _of_tree("likelihood", SUBSCRIBER, tree_nodes.score_known_shape, "branching"),
+    _of_tree("guards", SUBSCRIBER, tree_nodes.score_known_chain, "places"),
+    _of_tree("path", SUBSCRIBER, tree_nodes.score_paths, "paths"),
+    _of_tree("way", PUBLISHER, lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
 )
 _COUNTS: Final = (SUBSCRIPTIONS, PRESENCE, POPULARITY)
 _RELAYS: Final = (

@@ -222,5 +222,7 @@ STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.wires": {"machines": "mesh.wires_machines"},
     "relay.attacks": {"kernel": "relay.attacks_model"},
     "foil.guesses": {"kernel": "foil.guesses"},
+    "tree.attacks": {"kernel": "tree.attacks_model"},
+    "tree.definitions": {"kernel": "tree.definitions_model"},
 }
 """Kind of run -> engine -> module below `veilcast.lab.runs` that attacks its tables and measures the guesses."""

@@ -98,6 +98,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
     "brokers.delays": {"live": "brokers.machines:measure_delays"},
 }
 """Kind of run -> engine -> function."""
+_TREES: Final = ("server", "tokens", "presence", "popularity", "facts", "truth", "guesses")
 KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "mesh.flows": {"kernel": ("truth", "topology", "cells")},
     "mesh.wires": {"machines": ("truth", "guesses", "cells", "topology", "presence", "published", "facts")},
@@ -109,6 +110,8 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "machines": ("server", "topology", "facts", "words", "truth", "guesses"),
     },
+    "tree.attacks": {"kernel": _TREES},
+    "tree.definitions": {"kernel": _TREES},
     "mesh.epochs": {
         "kernel": (
             *("truth", "guesses", "topology", "presence", "roots", "facts", "cells", "formation", "insiders"),
