@@ -37,7 +37,7 @@ from veilcast.lab.attack.server.observations import (
     WORDS,
     ServerObservations,
 )
-from veilcast.lab.attack.stream import many_steps, single_step, trained
+from veilcast.lab.attack.stream import many_steps, pedigrees, single_step, trained
 from veilcast.lab.attack.stream.model import Candidates, Posterior, StreamModel, StreamObservations
 
 Observed = TypeVar("Observed")
@@ -275,6 +275,11 @@ _STREAMS: Final = (
     _on_stream("repeats", many_steps.score_repeats, "pmf"),
     _on_stream("newcomer", many_steps.score_newcomer),
     _on_stream("confirmation", single_step.score_confirmation, "asked"),
+    _on_stream("counts", single_step.score_counts, "codes", online=False),
+    _on_stream("residual", single_step.score_residual, "dependent", "correlation"),
+    _on_stream("density", single_step.score_density, "dependent", "correlation", "fake_line"),
+    _on_stream("told", pedigrees.score_told, "branchings", "told_slot", online=False),
+    _on_stream("counting", pedigrees.score_counting, "branchings", online=False),
 )
 ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_COALITIONS, *_TREES, *_RELAYS, *_STREAMS)
 FOREIGN: Final[dict[str, Attacker[Any]]] = {}

@@ -102,7 +102,10 @@ _TREES: Final = ("server", "tokens", "presence", "popularity", "facts", "truth",
 KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "mesh.flows": {"kernel": ("truth", "topology", "cells")},
     "mesh.wires": {"machines": ("truth", "guesses", "cells", "topology", "presence", "published", "facts")},
-    "foil.guesses": {"kernel": ("streams", "facts", "stream_knowledge", "stream_guesses", "stream_truth")},
+    **{
+        kind: {"kernel": ("streams", "facts", "stream_knowledge", "stream_guesses", "stream_truth")}
+        for kind in ("foil.guesses", "foil.categories", "foil.pairs", "foil.pedigrees")
+    },
     "relay.attacks": {
         "kernel": (
             *("server", "cells", "topology", "presence", "facts", "popularity", "pairs", "words", "tokens"),
