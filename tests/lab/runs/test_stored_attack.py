@@ -79,6 +79,9 @@ OTHERS = {
     "foil.categories": OTHER.format(kind="foil.categories", engine="kernel", base=f"{_FOIL}\nfoil = 'entropy'"),
     "foil.pairs": OTHER.format(kind="foil.pairs", engine="kernel", base=_FOIL),
     "foil.pedigrees": OTHER.format(kind="foil.pedigrees", engine="kernel", base=f"{_FOIL}\nfoil = 'moran'\npublic = 5"),
+    "mesh.clocks": OTHER.format(
+        kind="mesh.clocks", engine="kernel", base="nodes = 5\ndegree = 2\nclocks = 'grid'\nsteps = [5, 10]"
+    ),
     "tree.attacks": OTHER.format(kind="tree.attacks", engine="kernel", base=f"tree = 'paper'\n{_TREES}"),
     "tree.definitions": OTHER.format(
         kind="tree.definitions", engine="kernel", base=f"tree = 'hardened'\ntopics = 3\nratio = 0.3\n{_TREES}"

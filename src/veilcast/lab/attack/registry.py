@@ -23,6 +23,7 @@ from veilcast.lab.attack.insider.coalition_tables import ADVERTS, CHAINS, NOTES,
 from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.insider.tree_nodes import TreeObservations
 from veilcast.lab.attack.observer import attackers as observer
+from veilcast.lab.attack.observer.clock_skew import ESTIMATORS, LinkCells, score_link
 from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.server import attackers as relay
 from veilcast.lab.attack.server.observations import (
@@ -48,8 +49,8 @@ Scores = NDArray[np.float64]
 class Attacker(Generic[Observed]):
     name: str
     role: str
-    """Role that it looks for: `subscriber`, `publisher`, `member` of the mesh, or `truth` among the candidates of a
-    stream."""
+    """Role that it looks for: `subscriber`, `publisher`, `member` of the mesh, a `machine` by its clock, or `truth`
+    among the candidates of a stream."""
     observes: type[Observed]
     score: Callable[[Observed], Scores]
     """Scores by node; topics x nodes if the attacker tells topics apart; probabilities of candidates for a stream."""
@@ -154,6 +155,7 @@ def _on_stream(
 SUBSCRIBER: Final = "subscriber"
 PUBLISHER: Final = "publisher"
 MEMBER: Final = "member"
+MACHINE: Final = "machine"
 
 WAVES: Final = "notes"
 ACTIVITY: Final = "activity"
@@ -281,6 +283,7 @@ _STREAMS: Final = (
     _on_stream("told", pedigrees.score_told, "branchings", "told_slot", online=False),
     _on_stream("counting", pedigrees.score_counting, "branchings", online=False),
 )
-ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_COALITIONS, *_TREES, *_RELAYS, *_STREAMS)
+_CLOCKS: Final = tuple(Attacker(name, MACHINE, LinkCells, partial(score_link, estimator=name)) for name in ESTIMATORS)
+ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_CLOCKS, *_COALITIONS, *_TREES, *_RELAYS, *_STREAMS)
 FOREIGN: Final[dict[str, Attacker[Any]]] = {}
 """Attackers from outside the package, by name, that are installed in this process (`attack.foreign`)."""
