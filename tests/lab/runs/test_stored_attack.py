@@ -79,6 +79,7 @@ OTHERS = {
     "foil.categories": OTHER.format(kind="foil.categories", engine="kernel", base=f"{_FOIL}\nfoil = 'entropy'"),
     "foil.pairs": OTHER.format(kind="foil.pairs", engine="kernel", base=_FOIL),
     "foil.pedigrees": OTHER.format(kind="foil.pedigrees", engine="kernel", base=f"{_FOIL}\nfoil = 'moran'\npublic = 5"),
+    "mesh.pruning": OTHER.format(kind="mesh.pruning", engine="kernel", base="nodes = 60\npruner = 'publisher'"),
     "mesh.clocks": OTHER.format(
         kind="mesh.clocks", engine="kernel", base="nodes = 5\ndegree = 2\nclocks = 'grid'\nsteps = [5, 10]"
     ),

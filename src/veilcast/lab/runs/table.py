@@ -113,6 +113,7 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "machines": ("server", "topology", "facts", "words", "truth", "guesses"),
     },
+    "mesh.pruning": {"kernel": ("truth", "guesses", "topology", "presence", "facts", "insiders", "roots")},
     "mesh.clocks": {"kernel": ("cells", "truth", "guesses")},
     "tree.attacks": {"kernel": _TREES},
     "tree.definitions": {"kernel": _TREES},
