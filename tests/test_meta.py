@@ -44,6 +44,7 @@ OWN_MEASURE = "a measure by itself, with its own definition and tests"
 NOT_DECIDED = "to be merged, or to be given a reason: nobody has decided yet"
 FRAGMENTS = {
     "lab.measure.stream_guesses": OWN_MEASURE,
+    "lab.attack.stream.pedigrees": "attackers that see branchings alone, with an argument of their own",
     "lab.runs.foil.stream_tables": "the tables of foiled streams, which tests and stored runs read, too",
     "lab.attack.server.linkage": "linking bodies and filters is an attack with an argument and tests of its own",
     "brokers.keys.share_counts": OWN_MODEL,

@@ -256,5 +256,9 @@ FACTS: Final[dict[str, str]] = {
     "lasting": "1 if a subscription has the same tag in every epoch.",
     "filter_bound": "Largest rate of false positives of a server's Bloom filters; 0 if the server holds tags.",
     "queries": "Number of topics that a server, being a user too, can ask about in an epoch.",
+    "branching": "Number of children of an inner node of a tree, where the shape of trees is known.",
+    "nearest_place": "Fewest hops behind the root of a tree at which its subscriber can stand.",
+    "farthest_place": "Most hops behind the root of a tree at which its subscriber can stand.",
+    "turnover": "Probability that a guard of a tree is gone by the next epoch.",
 }
 """Names of the facts that attackers know, and what each means."""

@@ -212,6 +212,12 @@ def from_columns(table: str, /, **columns: Any) -> pa.Table:
     )
 
 
+def name_numbers(letter: str, count: int) -> pa.Array:
+    """Names that sort as their numbers do."""
+    width = len(str(max(0, count - 1)))
+    return pa.array([f"{letter}{number:0{width}d}" for number in range(count)], pa.string())
+
+
 def write(location: Location, name: str, table: pa.Table) -> str:
     """Write a new file, without the columns that its path holds. Returns its digest; equal rows give equal bytes."""
     kept = table.drop_columns([column for column in table.column_names if column in _IN_PATH])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from veilcast.lab.attack.insider import tree_nodes
+from veilcast.lab.attack.insider.tree_nodes import SeenPaths, TreeObservations
 from veilcast.lab.models.tree_entries import TreeEntries
 
 HONEST = np.arange(10) < 8
@@ -16,7 +17,7 @@ def told(*rows: tuple[int, int, int]) -> TreeEntries:
     """Refresh, place, and who is named as the next."""
     refresh, behind, parent = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     rest = np.zeros_like(refresh)
-    return TreeEntries(refresh, rest + 9, parent, rest, rest, rest, behind)
+    return TreeEntries(refresh, rest + 9, parent, rest, rest, rest, behind, rest)
 
 
 def test_a_coalition_outside_the_chain_suspects_all_nodes_except_its_near_end() -> None:
@@ -56,6 +57,14 @@ def test_probabilities_sum_to_one() -> None:
             assert tree_nodes.score_guards(told(*rows), HONEST, allowed, 0.02).sum() == pytest.approx(1)
 
 
-def test_the_longest_row_of_insiders_names_the_node_after_it() -> None:
-    found = tree_nodes.score_paths(np.array([0, 3, 1, 2]), np.array([4, 1, 1, 2]), 5)
-    assert found.tolist() == [0, 3, 2, 0, 0]
+def test_the_longest_row_of_insiders_from_an_origin_on_names_the_node_after_it() -> None:
+    steps = [
+        (0, 8, 9, True),  # Origin 8, then 9, then the honest node 1.
+        (0, 9, 1, False),
+        (0, 8, 3, False),  # An insider further on, which no insider handed the publication to.
+        (1, 9, 1, True),
+        (2, 9, 2, False),  # The origin of this publication is honest.
+    ]
+    paths = SeenPaths(*(np.array(column) for column in zip(*steps, strict=True)))
+    seen = TreeObservations(told((0, -1, 3)), HONEST.size, HONEST, paths=paths)
+    assert tree_nodes.score_paths(seen).tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0, 0]

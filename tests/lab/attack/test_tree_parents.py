@@ -92,7 +92,7 @@ def test_lengths_that_are_all_the_same_name_all_parents_alike() -> None:
 def test_lasting_counts_repeated_instructions_to_one_node() -> None:
     numbers = np.array
     zero = np.zeros(4, np.int64)
-    entries = TreeEntries(numbers([0, 1, 2, 2]), numbers([7, 7, 7, 8]), numbers([3, 3, 4, 4]), zero, zero, zero, zero)
+    entries = TreeEntries(numbers([0, 1, 2, 2]), numbers([7, 7, 7, 8]), numbers([3, 3, 4, 4]), *[zero] * 5)
     assert tree_nodes.score_counts(entries, 5).tolist() == [0, 0, 0, 2, 2]
     assert tree_nodes.score_lasting(entries, 5).tolist() == [0, 0, 0, 2, 1]
 

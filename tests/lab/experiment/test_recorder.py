@@ -59,8 +59,8 @@ def test_a_listed_table_is_known_and_its_engine_exists(kind: str) -> None:
 
 
 def test_a_table_that_a_kind_does_not_give_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"--keep guesses: runs of kind mesh\.clocks by kernel do not give it; they"):
-        choose_kept_tables(["guesses"], ["mesh.clocks"], "kernel")
+    with pytest.raises(ConfigError, match=r"--keep guesses: runs of kind tree\.costs by kernel do not give it; they"):
+        choose_kept_tables(["guesses"], ["tree.costs"], "kernel")
     with pytest.raises(ConfigError, match="--keep sells: there is no such table; there are cells, "):
         choose_kept_tables(["sells"], ["mesh.flows"], "kernel")
 

@@ -7,7 +7,6 @@ import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.lab.models import tree
-from veilcast.lab.models.tree_entries import entry_rows
 from veilcast.lab.models.tree_refreshes import (
     FAN,
     GROUP,
@@ -113,20 +112,11 @@ def test_whoever_stands_at_the_root_hands_on_to_the_chain() -> None:
 def test_a_path_is_owned_if_all_on_it_collude() -> None:
     everybody = village(share=(NODES - 1) / NODES, seed=2)
     for habit in (TreePolicy("paper"), TreePolicy()):
-        runs, last, owned = trace_paths(everybody, habit, 50)
-        known = last == everybody.readers[0]
+        publication, hop, _, following, owned = trace_paths(everybody, habit, 50)
         assert owned > 0.9
-        assert known.all()
-        assert runs.max() == (3 if habit.profile == "paper" else 7)
+        assert set(following[np.append(np.diff(publication) > 0, True)].tolist()) == {int(everybody.readers[0])}
+        assert hop.max() == (2 if habit.profile == "paper" else 6)
     assert trace_paths(village(share=0.0, seed=3)._replace(insiders=np.empty(0, np.int64)), TreePolicy(), 50).owned == 0
-
-
-def test_what_was_seen_are_rows_of_the_table() -> None:
-    people = village()
-    entries = watch_refreshes(people, TreePolicy("paper"), 1, 1)
-    first = next(entry_rows(entries, "r", "n{}".format, lambda refresh, topic: bytes([refresh, topic])))
-    assert first.role == f"tree:n{entries.observer[0]}"
-    assert (first.pseudonym, first.tag, first.size) == (f"n{entries.parent[0]}", b"\0\0", entries.size[0])
 
 
 def test_groups_and_bundles_are_as_large_as_those_of_real_nodes() -> None:

@@ -23,6 +23,7 @@ from veilcast.lab.attack.insider.coalition_tables import ADVERTS, CHAINS, NOTES,
 from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.insider.tree_nodes import TreeObservations
 from veilcast.lab.attack.observer import attackers as observer
+from veilcast.lab.attack.observer.clock_skew import ESTIMATORS, LinkCells, score_link
 from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.server import attackers as relay
 from veilcast.lab.attack.server.observations import (
@@ -37,7 +38,7 @@ from veilcast.lab.attack.server.observations import (
     WORDS,
     ServerObservations,
 )
-from veilcast.lab.attack.stream import many_steps, single_step, trained
+from veilcast.lab.attack.stream import many_steps, pedigrees, single_step, trained
 from veilcast.lab.attack.stream.model import Candidates, Posterior, StreamModel, StreamObservations
 
 Observed = TypeVar("Observed")
@@ -48,8 +49,8 @@ Scores = NDArray[np.float64]
 class Attacker(Generic[Observed]):
     name: str
     role: str
-    """Role that it looks for: `subscriber`, `publisher`, `member` of the mesh, or `truth` among the candidates of a
-    stream."""
+    """Role that it looks for: `subscriber`, `publisher`, `member` of the mesh, a `machine` by its clock, or `truth`
+    among the candidates of a stream."""
     observes: type[Observed]
     score: Callable[[Observed], Scores]
     """Scores by node; topics x nodes if the attacker tells topics apart; probabilities of candidates for a stream."""
@@ -133,8 +134,10 @@ def _of_coalition(
     return Attacker(name, role, CoalitionObservations, score, needs, **kind)
 
 
-def _of_tree(name: str, score: Callable[[TreeObservations], Scores], *needs: str) -> Attacker[TreeObservations]:
-    return Attacker(name, SUBSCRIBER, TreeObservations, score, needs)
+def _of_tree(
+    name: str, role: str, score: Callable[[TreeObservations], Scores], *needs: str
+) -> Attacker[TreeObservations]:
+    return Attacker(name, role, TreeObservations, score, needs)
 
 
 def _at_relay(
@@ -152,6 +155,7 @@ def _on_stream(
 SUBSCRIBER: Final = "subscriber"
 PUBLISHER: Final = "publisher"
 MEMBER: Final = "member"
+MACHINE: Final = "machine"
 
 WAVES: Final = "notes"
 ACTIVITY: Final = "activity"
@@ -221,12 +225,15 @@ _COALITIONS: Final = (
     _of_coalition("pruning-chains", PUBLISHER, lone_insider.score_publisher_by_chains, CHAINS, lone=True),
 )
 _TREES: Final = (
-    _of_tree("count", lambda seen: tree_nodes.score_counts(seen.entries, seen.nodes)),
-    _of_tree("lasting", lambda seen: tree_nodes.score_lasting(seen.entries, seen.nodes)),
-    _of_tree("depth", lambda seen: tree_nodes.score_depth(seen.entries, seen.nodes)),
-    _of_tree("volume", lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
-    _of_tree("likelihood", tree_nodes.score_known_shape, "branching"),
-    _of_tree("guards", tree_nodes.score_known_chain, "places"),
+    _of_tree("count", SUBSCRIBER, tree_nodes.score_parents),
+    _of_tree("lasting", SUBSCRIBER, tree_nodes.score_lasting_parents),
+    _of_tree("disclosed", SUBSCRIBER, tree_nodes.score_disclosed),
+    _of_tree("depth", SUBSCRIBER, lambda seen: tree_nodes.score_depth(seen.entries, seen.nodes)),
+    _of_tree("volume", SUBSCRIBER, lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
+    _of_tree("likelihood", SUBSCRIBER, tree_nodes.score_known_shape, "branching"),
+    _of_tree("guards", SUBSCRIBER, tree_nodes.score_known_chain, "places"),
+    _of_tree("path", SUBSCRIBER, tree_nodes.score_paths, "paths"),
+    _of_tree("way", PUBLISHER, lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
 )
 _COUNTS: Final = (SUBSCRIPTIONS, PRESENCE, POPULARITY)
 _RELAYS: Final = (
@@ -270,7 +277,13 @@ _STREAMS: Final = (
     _on_stream("repeats", many_steps.score_repeats, "pmf"),
     _on_stream("newcomer", many_steps.score_newcomer),
     _on_stream("confirmation", single_step.score_confirmation, "asked"),
+    _on_stream("counts", single_step.score_counts, "codes", online=False),
+    _on_stream("residual", single_step.score_residual, "dependent", "correlation"),
+    _on_stream("density", single_step.score_density, "dependent", "correlation", "fake_line"),
+    _on_stream("told", pedigrees.score_told, "branchings", "told_slot", online=False),
+    _on_stream("counting", pedigrees.score_counting, "branchings", online=False),
 )
-ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_COALITIONS, *_TREES, *_RELAYS, *_STREAMS)
+_CLOCKS: Final = tuple(Attacker(name, MACHINE, LinkCells, partial(score_link, estimator=name)) for name in ESTIMATORS)
+ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_CLOCKS, *_COALITIONS, *_TREES, *_RELAYS, *_STREAMS)
 FOREIGN: Final[dict[str, Attacker[Any]]] = {}
 """Attackers from outside the package, by name, that are installed in this process (`attack.foreign`)."""

@@ -72,10 +72,13 @@ def compare_streams(streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit:
     return ComparedStreams(values, day, np.asarray(unit / (slots - 1) * off, np.float64), results)
 
 
-def measure_stream_guesses(guesses: pa.Table, truth: pa.Table) -> Iterator[tuple[str, str, int, float]]:
+def measure_stream_guesses(
+    guesses: pa.Table, truth: pa.Table, *, first_step: int = 1
+) -> Iterator[tuple[str, str, int, float]]:
     """Indistinguishability, I(e, G) / |G|, of each attacker in one run, which needs no values: `identified` over all
-    steps that it guesses at, and `last` at the last step. Attack, metric, 0, value."""
-    shares = engine_of(guesses).query(_SHARES, guesses=guesses, truth=truth)
+    steps that it guesses at, from `first_step` on, and `last` at the last step. Attack, metric, 0, value."""
+    query = _SHARES.format(first_step=first_step, guesses="{guesses}", truth="{truth}")
+    shares = engine_of(guesses).query(query, guesses=guesses, truth=truth)
     last = pc.max(truth["step"])
     for attack in pc.unique(guesses["attack"]).sort().to_pylist():
         own = shares.filter(pc.equal(shares["attack"], attack)).sort_by(
@@ -92,6 +95,6 @@ def _places(rows: pa.Table, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int6
 
 _SHARES: Final = """
 SELECT g.attack, g.stream, g.step, cast(max(CASE WHEN g.slot = t.slot THEN 1 ELSE 0 END) AS double) / count(*) AS share
-FROM {guesses} AS g JOIN {truth} AS t ON g.stream = t.stream AND g.step = t.step WHERE g.step > 0
+FROM {guesses} AS g JOIN {truth} AS t ON g.stream = t.stream AND g.step = t.step WHERE g.step >= {first_step}
 GROUP BY g.attack, g.stream, g.step
 """

@@ -7,13 +7,11 @@ know the topic if one of them reads it. They see neither the sender of the bundl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
-
-from veilcast.observe import ServerRow
 
 Numbers = NDArray[np.int64]
 
@@ -28,8 +26,10 @@ class TreeEntries:
     forwarded: Numbers
     hops_behind_root: Numbers
     """0 for the root itself, 1 for the guard next to it; -1 for other nodes."""
+    tree: Numbers
+    """The number of the tree; a topic has a tree for each of its readers."""
 
-    def where(self, rows: NDArray[np.bool_]) -> TreeEntries:
+    def where(self, rows: NDArray[np.bool_] | Numbers) -> TreeEntries:
         return TreeEntries(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     def before(self, refresh: int) -> TreeEntries:
@@ -45,13 +45,3 @@ class TreeEntries:
 
 def join_entries(parts: Sequence[TreeEntries]) -> TreeEntries:
     return TreeEntries(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(TreeEntries)))
-
-
-def entry_rows(
-    entries: TreeEntries, run: str, name: Callable[[int], str], tag: Callable[[int, int], bytes]
-) -> Iterator[ServerRow]:
-    """Rows of the table `server`: the role names the observer, the pseudonym is the parent. `tag` gives the name of a
-    topic in a refresh."""
-    columns = (entries.refresh, entries.observer, entries.parent, entries.topic, entries.size)
-    for refresh, observer, parent, topic, size in zip(*(column.tolist() for column in columns), strict=True):
-        yield ServerRow(run, refresh, 0, f"tree:{name(observer)}", name(parent), tag(refresh, topic), size)

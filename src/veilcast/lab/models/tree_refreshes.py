@@ -94,14 +94,17 @@ def branch_sizes(nodes: int, branching: int) -> Numbers:
 
 
 class PublicationPaths(NamedTuple):
-    """Paths of publications to a subscriber in one tree."""
+    """What insiders on the paths of publications to a subscriber saw, in one tree; a row for each of them on each
+    path."""
 
-    runs: Numbers
-    """Number of consecutive insiders at the beginning of each path, from the origin on."""
-    last: Numbers
-    """The node after them, at the latest the subscriber."""
+    publication: Numbers
+    hop: Numbers
+    """0 at the origin."""
+    observer: Numbers
+    following: Numbers
+    """The next node of the path."""
     owned: float
-    """The share of publications whose whole path belongs to the coalition."""
+    """The share of publications whose whole path belongs to the coalition. The truth."""
 
 
 def trace_paths(village: TreeReaders, habit: TreePolicy, publications: int) -> PublicationPaths:
@@ -110,16 +113,17 @@ def trace_paths(village: TreeReaders, habit: TreePolicy, publications: int) -> P
     above = tree.all_parents(_trees(first, habit, 0))[:, 0]
     rng = np.random.default_rng(stream(village.seed, "refreshes"))
     way = GuardChains(first, habit, rng).first_chain()
-    runs, last, owned = np.empty(publications, np.int64), np.empty(publications, np.int64), 0
+    rows, owned, enemy = [np.empty((0, 4), np.int64)], 0, ~village.honest
     for number, origin in enumerate(tree.draw_origins(village.nodes, publications, village.seed).tolist()):
         climbed = [origin]
         while above[climbed[-1]] >= 0:
             climbed.append(int(above[climbed[-1]]))
         nodes = np.array([*climbed, *way], np.int64)
-        honest = np.flatnonzero(village.honest[nodes])
-        runs[number], last[number] = honest[0], nodes[honest[0]]
-        owned += 0 < honest[0] == nodes.size - 1
-    return PublicationPaths(runs, last, owned / publications)
+        hops = np.flatnonzero(enemy[nodes[:-1]])
+        rows.append(np.column_stack([np.full(hops.size, number), hops, nodes[hops], nodes[hops + 1]]))
+        owned += nodes.size > 1 and hops.size == nodes.size - 1
+    publication, hop, observer, following = np.concatenate(rows).T
+    return PublicationPaths(publication, hop, observer, following, owned / publications)
 
 
 class GuardChains:
@@ -170,6 +174,7 @@ class GuardChains:
             size=np.full(place.size, INSTALL if self._habit.padded else LAYER, np.int64),
             forwarded=np.full(place.size, publications, np.int64),
             hops_behind_root=place + 1,
+            tree=subscription,
         )
 
     def _draw(self) -> None:
@@ -220,6 +225,7 @@ def _entries(
         size=size,
         forwarded=rng.binomial(publications, below / village.nodes),
         hops_behind_root=np.where(place[told] == 0, 0, -1),
+        tree=np.broadcast_to(np.arange(len(told))[:, None], told.shape)[told],
     )
 
 

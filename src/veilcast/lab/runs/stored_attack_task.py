@@ -221,6 +221,13 @@ STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.epochs": {"kernel": "mesh.attack_suite", "machines": "mesh.attack_suite"},
     "mesh.wires": {"machines": "mesh.wires_machines"},
     "relay.attacks": {"kernel": "relay.attacks_model"},
+    "mesh.pruning": {"kernel": "mesh.pruning_model"},
+    "mesh.clocks": {"kernel": "mesh.clocks_model"},
+    "tree.attacks": {"kernel": "tree.attacks_model"},
+    "tree.definitions": {"kernel": "tree.definitions_model"},
     "foil.guesses": {"kernel": "foil.guesses"},
+    "foil.categories": {"kernel": "foil.categories"},
+    "foil.pairs": {"kernel": "foil.pairs"},
+    "foil.pedigrees": {"kernel": "foil.pedigrees"},
 }
 """Kind of run -> engine -> module below `veilcast.lab.runs` that attacks its tables and measures the guesses."""

@@ -98,10 +98,14 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
     "brokers.delays": {"live": "brokers.machines:measure_delays"},
 }
 """Kind of run -> engine -> function."""
+_TREES: Final = ("server", "tokens", "presence", "popularity", "facts", "truth", "guesses")
 KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "mesh.flows": {"kernel": ("truth", "topology", "cells")},
     "mesh.wires": {"machines": ("truth", "guesses", "cells", "topology", "presence", "published", "facts")},
-    "foil.guesses": {"kernel": ("streams", "facts", "stream_knowledge", "stream_guesses", "stream_truth")},
+    **{
+        kind: {"kernel": ("streams", "facts", "stream_knowledge", "stream_guesses", "stream_truth")}
+        for kind in ("foil.guesses", "foil.categories", "foil.pairs", "foil.pedigrees")
+    },
     "relay.attacks": {
         "kernel": (
             *("server", "cells", "topology", "presence", "facts", "popularity", "pairs", "words", "tokens"),
@@ -109,6 +113,10 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "machines": ("server", "topology", "facts", "words", "truth", "guesses"),
     },
+    "mesh.pruning": {"kernel": ("truth", "guesses", "topology", "presence", "facts", "insiders", "roots")},
+    "mesh.clocks": {"kernel": ("cells", "truth", "guesses")},
+    "tree.attacks": {"kernel": _TREES},
+    "tree.definitions": {"kernel": _TREES},
     "mesh.epochs": {
         "kernel": (
             *("truth", "guesses", "topology", "presence", "roots", "facts", "cells", "formation", "insiders"),

@@ -19,7 +19,7 @@ from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, make_guesses, union_tables
 from veilcast.lab.attack.insider import coalition_tables
 from veilcast.lab.attack.insider.observations import Classifiers, CoalitionObservations
-from veilcast.lab.attack.registry import Attacker, attackers_on, find_needs
+from veilcast.lab.attack.registry import PUBLISHER, SUBSCRIBER, Attacker, attackers_on, find_needs
 from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.tables import GuessRow
 
@@ -30,14 +30,15 @@ def guess_from_coalition(
     epochs: Sequence[int] = (1, 5, 20, 50),
     *,
     trained: Classifiers | None = None,
+    roles: Collection[str] = (SUBSCRIBER, PUBLISHER),
 ) -> AnyTable:
     """Score every honest node by each attack, after each of these numbers of epochs; larger numbers than there are
     count once.
 
     Reads the tables insiders, topology and presence, and facts, tokens and roots where they are given. Without names,
-    the attacks that need no training.
+    the attacks that need no training. Attackers that look for none of these `roles` are left out.
     """
-    chosen = _choose(names, trained or {}, epochs)
+    chosen = [each for each in _choose(names, trained or {}, epochs) if each.role in roles]
     needs = find_needs(chosen, coalition_tables.PARTS)
     named = coalition_tables.name_topics(observed["insiders"], observed.get("tokens"))
     united = union_tables(coalition_tables.select_tables(named, observed, needs))

@@ -143,9 +143,10 @@ def _sum_logs(nodes: int, found: Iterable[Scores]) -> Scores:
     """The log-likelihood of all observations; no epoch excludes a node with certainty, because clocks err."""
     total = np.zeros(nodes)
     for each in found:
-        total += np.log(each + _MISTAKEN)
+        total += np.log(each + MISTAKEN)
     return total
 
 
 _TINY: Final = 1e-12
-_MISTAKEN: Final = 1e-6
+MISTAKEN: Final = 1e-6
+"""Probability that an epoch's evidence excludes a node by mistake."""

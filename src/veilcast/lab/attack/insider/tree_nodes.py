@@ -24,46 +24,81 @@ that nothing less will do. An origin knows that it is one, and neighbours in one
 each other. So they know how many of them a publication passed in a row, and the next node. If that number is the depth
 of the trees, the next node is the subscriber; the fewer they are, the less likely.
 
-Every function scores all nodes; the caller leaves out the coalition's own. `guess_from_trees` computes the parent
-scores over the table `server`. There the role of a row says which insider got the instruction, and the pseudonym is the
-parent. Tags may change with every refresh, but a subscriber to the topic computes them: `words` (run, epoch, topic,
-tag). The rest is counting, which Spark does.
+Every function scores all nodes; the caller leaves out the coalition's own. `insider.tree_job` makes the observations
+out of tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
-from veilcast.errors import ConfigError
-from veilcast.lab import tables
 from veilcast.lab.models.tree_entries import TreeEntries
-from veilcast.lab.tables import GuessRow
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Scores = NDArray[np.float64]
 
 
+class SeenPaths(NamedTuple):
+    """What insiders on the paths of some publications saw, path by path from the origin on."""
+
+    publication: NDArray[np.int64]
+    observer: NDArray[np.int64]
+    following: NDArray[np.int64]
+    """The next node of the path."""
+    begins: NDArray[np.bool_]
+    """Whether the observer is the origin."""
+
+
 @dataclass(frozen=True, eq=False)
 class TreeObservations:
-    """Instructions that a coalition received for one topic, and what it knows of how trees are made."""
+    """Instructions that a coalition received, for one topic or for all of them, and what it knows of how trees are
+    made."""
 
     entries: TreeEntries
     nodes: int
     honest: NDArray[np.bool_]
+    epochs: int = 1
+    paths: SeenPaths | None = None
     branching: int | None = None
     """Children of an inner node, if the trees have the paper's shape."""
     places: Sequence[int] | None = None
     """Places behind the root where a subscriber may stand, if the trees have hardened chains."""
     turnover: float = 1.0
     """Probability that a guard is gone by the next refresh."""
+
+    def first_epochs(self, epochs: int) -> TreeObservations:
+        """The observations of the first epochs."""
+        return replace(self, entries=self.entries.before(epochs), epochs=epochs)
+
+    def of_topic(self, topic: int) -> TreeObservations:
+        return replace(self, entries=self.entries.of_topic(topic))
+
+
+def score_parents(seen: TreeObservations) -> Scores:
+    return standardise_counts(score_counts(seen.entries, seen.nodes))
+
+
+def score_lasting_parents(seen: TreeObservations) -> Scores:
+    return standardise_counts(score_lasting(seen.entries, seen.nodes))
+
+
+def score_disclosed(seen: TreeObservations) -> Scores:
+    """For how many epochs the node has been disclosed by counting: it was first, alone, `STAYS` epochs in a row, and
+    these are counted, too. 0 for a node that never was."""
+    counts = np.zeros((seen.epochs, seen.nodes))
+    np.add.at(counts, (seen.entries.refresh, seen.entries.parent), 1.0)
+    so_far = np.cumsum(counts, axis=0)[:, seen.honest]
+    first = so_far == so_far.max(axis=1, keepdims=True)
+    leads = first & (np.count_nonzero(first, axis=1) == 1)[:, None]
+    found, honest = np.zeros(seen.nodes), np.flatnonzero(seen.honest)
+    for epoch in reversed(range(STAYS, seen.epochs + 1)):
+        found[honest[leads[epoch - STAYS : epoch].all(axis=0)]] = seen.epochs - (epoch - STAYS)
+    return found
 
 
 def score_known_shape(seen: TreeObservations) -> Scores:
@@ -110,40 +145,24 @@ def score_guards(entries: TreeEntries, honest: NDArray[np.bool_], allowed: Seque
     return np.asarray(found / found.sum(), np.float64)
 
 
-def score_paths(runs: NDArray[np.int64], last: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
+def score_paths(seen: TreeObservations) -> Scores:
     """The longest row of insiders from an origin on that it came after, by node."""
-    longest = np.zeros(nodes)
-    np.maximum.at(longest, last, runs)
+    longest = np.zeros(seen.nodes)
+    if seen.paths is None:
+        return longest
+    row, current, following = 0, -1, -1
+    for publication, observer, after, begins in zip(*(column.tolist() for column in seen.paths), strict=True):
+        # An insider that another one did not hand the publication to stands behind an honest node.
+        if begins:
+            row, current = 1, publication
+        elif publication == current and observer == following:
+            row += 1
+        else:
+            current = -1
+        if publication == current:
+            following = after
+            longest[after] = max(longest[after], row if seen.honest[after] else 0)
     return longest
-
-
-def guess_from_trees(server: DataFrame, words: DataFrame, *, attacks: Collection[str]) -> DataFrame:
-    """Score nodes by name as subscribers of a topic; a node that was no parent has no row."""
-    from pyspark.sql import functions as sql
-
-    for attack in attacks:
-        if attack not in TREE_ATTACKS:
-            raise ConfigError(f"nodes of a tree have no attack {attack!r}; there are {', '.join(TREE_ATTACKS)}")
-    told = server.where("role like 'tree:%'").join(words, ["run", "epoch", "tag"])
-    coalition = told.groupBy("run").agg(sql.countDistinct("role").alias("coalition"))
-    by_pair = told.groupBy("run", "topic", "pseudonym", "role").agg(
-        sql.count("*").alias("times"), sql.max("size").alias("longest"), sql.collect_set("epoch").alias("when")
-    )
-    # One more shuffle brings the pairs of a parent together and gives all three scores.
-    by_parent = by_pair.groupBy("run", "topic", "pseudonym").agg(
-        sql.size(sql.array_distinct(sql.flatten(sql.collect_list("when")))).cast("bigint").alias("epochs"),
-        sql.sum("times").cast("double").alias("count"),
-        sql.max("times").cast("double").alias("lasting"),
-        sql.max("longest").cast("double").alias("depth"),
-    )
-    scores = sql.explode(
-        sql.array(*(sql.struct(sql.lit(attack).alias("attack"), sql.col(attack).alias("score")) for attack in attacks))
-    )
-    rows = by_parent.join(coalition, ["run"]).withColumn("each", scores)
-    return rows.selectExpr(
-        *("run", "each.attack", "epochs", "coalition", "topic", "'subscriber' as role", "pseudonym as node"),
-        "each.score",
-    ).select(*tables.spark_schema(GuessRow).fieldNames())
 
 
 def score_counts(entries: TreeEntries, nodes: int) -> Scores:
@@ -205,6 +224,7 @@ def _most(parent: NDArray[np.int64], value: NDArray[np.int64], nodes: int) -> Sc
 
 
 _IMPOSSIBLE: Final = 1e-300
-TREE_ATTACKS: Final = ("count", "lasting", "depth")
+STAYS: Final = 5
+"""Epochs in a row after which a lead counts."""
 _NOISE: Final = 1e-12
 """Probability of an impossible observation."""

@@ -11,59 +11,35 @@ two addresses. It recognises a machine that has changed its address, and two mem
    the best where delays are never negative and often near 0, and the line is an edge of the lower convex hull.
    `least-squares` is the best where delays are normal. `ends` compares the first cells with the last; it is the best
    where the phase does a random walk.
-3. The error of a node is the mean over the links that it sends on.
+3. The error of a node is the mean over the links that it sends on (`clock_job`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 Times = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
 
-class LinkSkews(NamedTuple):
-    """By link: sender, receiver, and the error of the sender's clock in ppm."""
+class LinkCells(NamedTuple):
+    """The cells of one link, in order."""
 
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    ppm: Numbers
-
-
-def estimate_nodes(t_us: Times, src: NDArray[np.int32], dst: NDArray[np.int32], nodes: int, estimator: str) -> Numbers:
-    """The error of its clock in ppm, by node; NaN for a node that sends on no link for long enough."""
-    links = estimate_links(t_us, src, dst, estimator)
-    counts = np.bincount(links.src, minlength=nodes)
-    sums = np.bincount(links.src, links.ppm, nodes)
-    return np.where(counts > 0, sums / np.maximum(1, counts), np.nan)
-
-
-def estimate_links(t_us: Times, src: NDArray[np.int32], dst: NDArray[np.int32], estimator: str) -> LinkSkews:
-    """Links with fewer than `CELLS_MIN` cells are left out. Cells may come in any order."""
-    order = np.lexsort((t_us, dst, src))
-    t_us, src, dst = t_us[order], src[order], dst[order]
-    edges = [0, *(np.flatnonzero((np.diff(src) != 0) | (np.diff(dst) != 0)) + 1).tolist(), len(src)]
-    found = [
-        (int(src[start]), int(dst[start]), estimate_link(t_us[start:end], estimator))
-        for start, end in pairwise(edges)
-        if end - start >= CELLS_MIN
-    ]
-    senders, receivers, ppm = zip(*found, strict=True) if found else ((), (), ())
-    return LinkSkews(np.array(senders, np.int32), np.array(receivers, np.int32), np.array(ppm, np.float64))
+    t_us: Times
 
 
 def estimate_link(t_us: Times, estimator: str) -> float:
     """How much slower than its class a link sends, in ppm; times are in order. A fast clock is below 0."""
     return ESTIMATORS[estimator](*number_slots(t_us)) * _MILLION
+
+
+def score_link(cells: LinkCells, estimator: str) -> Numbers:
+    """The same as a score: one number."""
+    return np.array([estimate_link(cells.t_us, estimator)])
 
 
 def number_slots(t_us: Times) -> tuple[Numbers, Numbers]:
@@ -79,25 +55,6 @@ def number_slots(t_us: Times) -> tuple[Numbers, Numbers]:
 def identify(before: Numbers, after: Numbers) -> NDArray[np.intp]:
     """For each machine seen after, the machine seen before that is most like it."""
     return np.asarray(np.argmin(np.abs(after[:, None] - before[None, :]), axis=1))
-
-
-def estimate_skews(cells: DataFrame, estimator: str) -> DataFrame:
-    """`estimate_nodes` of the table `cells`: columns run, node, ppm, links. One link must fit into a task."""
-    from pyspark.sql import functions as sql
-
-    def of_link(rows: pa.Table) -> pa.Table:
-        t_us = np.sort(rows["t_us"].to_numpy())
-        if len(t_us) < CELLS_MIN:
-            return _LINK_SCHEMA.empty_table()
-        names = [rows["run"][0].as_py()], [rows["src"][0].as_py()], [estimate_link(t_us, estimator)]
-        return pa.table(list(names), schema=_LINK_SCHEMA)
-
-    links = (
-        cells.select("run", "src", "dst", "t_us")
-        .groupBy("run", "src", "dst")
-        .applyInArrow(of_link, "run string, node string, ppm double")
-    )
-    return links.groupBy("run", "node").agg(sql.mean("ppm").alias("ppm"), sql.count("*").alias("links"))
 
 
 def _envelope(x: Numbers, y: Numbers) -> float:
@@ -147,4 +104,3 @@ BLOCKS: Final = 512
 ENDS: Final = 16
 """Number of cells at either end."""
 _MILLION: Final = 1e6
-_LINK_SCHEMA: Final = pa.schema([("run", pa.string()), ("node", pa.string()), ("ppm", pa.float64())])

@@ -54,6 +54,24 @@ class SignLaw(NamedTuple):
 FAIR: Final = SignLaw()
 
 
+class LineLaw(NamedTuple):
+    """Law of a standard normal number given another one: normal around a line through 0."""
+
+    slope: float
+    deviation: float
+
+
+class SeenBranchings(NamedTuple):
+    """Branchings of lineages, where they are all that is seen; in their order."""
+
+    event: NDArray[np.int64]
+    """Number of the moment of a branching; a stream has one at most at a time."""
+    stream: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    child: NDArray[np.int64]
+    """The slot whose own lineage ends."""
+
+
 @dataclass(frozen=True, eq=False)
 class StreamModel:
     """An attacker that knows less leaves fields out; an attack that needs them does not apply then."""
@@ -84,6 +102,20 @@ class StreamModel:
     asked: NDArray[np.bool_] | None = None
     """Array [streams, steps, n]: candidates that a subscriber was seen to ask the publisher about."""
     relative: bool = False
+    codes: int | None = None
+    """Number of categories, if values are codes."""
+    dependent: Candidates | None = None
+    """The second number of each candidate, if events have two; both are standard normal."""
+    correlation: float | None = None
+    """Correlation of the two numbers of a true event."""
+    fake_line: LineLaw | None = None
+    """Law of the second number of a fake, given the first."""
+    branchings: SeenBranchings | None = None
+    child_odds: float = 2.0
+    """How many times as likely a branching is with the truth as the parent as without the truth."""
+    told_slot: NDArray[np.int64] | None = None
+    """By stream, the slot of the truth at the event number `told_event`; -1 if it never becomes public."""
+    told_event: int = 0
     fitted: Any = field(default=None)
     """Result of a trained attacker's training."""
 

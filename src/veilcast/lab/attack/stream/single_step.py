@@ -23,16 +23,12 @@
 from __future__ import annotations
 
 import math
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.stream.model import Candidates, MoveLaw, Numbers, Posterior, StreamModel, require_known
-
-Pairs: TypeAlias = NDArray[np.float64]
-"""Array [streams, steps, n, 2]."""
 
 
 def score_uniform(candidates: Candidates, model: StreamModel) -> Posterior:
@@ -76,17 +72,17 @@ def score_confirmation(candidates: Candidates, model: StreamModel) -> Posterior:
     return normalise_weights(asked.astype(np.float64))
 
 
-def score_residual(candidates: Pairs, rho: float) -> Posterior:
-    off = np.abs(candidates[..., 1] - rho * candidates[..., 0])
+def score_residual(candidates: Candidates, model: StreamModel) -> Posterior:
+    off = np.abs(require_known(model.dependent) - require_known(model.correlation) * candidates)
     chosen = off >= off.max(axis=2, keepdims=True)
     return np.asarray(chosen / chosen.sum(axis=2, keepdims=True), np.float64)
 
 
-def score_density(candidates: Pairs, rho: float, slope: float, deviation: float) -> Posterior:
-    """`slope` and `deviation` describe the fakes' dependent values."""
-    primary, dependent = candidates[..., 0], candidates[..., 1]
-    true = MoveLaw(math.sqrt(1 - rho**2)).log_density(dependent - rho * primary)
-    fake = MoveLaw(max(deviation, _LINE)).log_density(dependent - slope * primary)
+def score_density(candidates: Candidates, model: StreamModel) -> Posterior:
+    dependent, rho = require_known(model.dependent), require_known(model.correlation)
+    line = require_known(model.fake_line)
+    true = MoveLaw(math.sqrt(1 - rho**2)).log_density(dependent - rho * candidates)
+    fake = MoveLaw(max(line.deviation, _LINE)).log_density(dependent - line.slope * candidates)
     odds: Numbers = true - fake
     weights = np.exp(odds - odds.max(axis=2, keepdims=True))
     return np.asarray(weights / weights.sum(axis=2, keepdims=True), np.float64)

@@ -23,7 +23,16 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, union_tables
 from veilcast.lab.attack.registry import applies, attack_names, find_attacker, score_candidates
-from veilcast.lab.attack.stream.model import Candidates, MoveLaw, Posterior, SignLaw, StreamModel, StreamObservations
+from veilcast.lab.attack.stream.model import (
+    Candidates,
+    LineLaw,
+    MoveLaw,
+    Posterior,
+    SeenBranchings,
+    SignLaw,
+    StreamModel,
+    StreamObservations,
+)
 from veilcast.lab.attack.stream.trained import FittedLogit
 from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.tables import StreamGuessRow
@@ -108,6 +117,14 @@ class _BlockStreams:
             endings=self._distribution("endings"),
             asked=self._asked(),
             relative=bool(facts.get("relative", 0.0)),
+            codes=int(facts["codes"]) if "codes" in facts else None,
+            dependent=self._cube("dependent"),
+            correlation=facts.get("correlation"),
+            fake_line=LineLaw(facts["fake_slope"], facts["fake_deviation"]) if "fake_slope" in facts else None,
+            branchings=self._branchings() if "child_odds" in facts else None,
+            child_odds=facts.get("child_odds", 2.0),
+            told_slot=self._told_slot(),
+            told_event=int(facts.get("told_event", 0)),
             fitted=None if (weights := self._distribution("weights")) is None else FittedLogit(weights),
         )
         return model, self._cube("ancestral")
@@ -138,6 +155,18 @@ class _BlockStreams:
         found = self._cube("asked")
         return None if found is None else found > 0
 
+    def _branchings(self) -> SeenBranchings:
+        """Rows have the number of the event in `step`, the parent in `slot`, and the child as the value."""
+        rows = self._named("branching")
+        stream, event, parent = self._places(rows)
+        return SeenBranchings(event, stream, parent, rows["share"].to_numpy().astype(np.int64))
+
+    def _told_slot(self) -> Numbers | None:
+        rows = self._named("told_slot")
+        found = np.full(self._streams.size, -1)
+        found[self._places(rows)[0]] = rows["share"].to_numpy().astype(np.int64)
+        return found if len(rows) else None
+
     def _cube(self, name: str, slots: int | None = None) -> Candidates | None:
         rows = self._named(name)
         found = np.zeros((*self.candidates.shape[:2], slots or self.candidates.shape[2]))
@@ -156,6 +185,13 @@ def model_facts(model: StreamModel) -> dict[str, float]:
     for name, signs in (("", model.signs), ("fake_", model.fake_signs)):
         if signs is not None:
             found |= {f"{name}sign_constant": signs.constant, f"{name}sign_slope": signs.slope}
+    if model.fake_line is not None:
+        found |= {"fake_slope": model.fake_line.slope, "fake_deviation": model.fake_line.deviation}
+    if model.branchings is not None:
+        found |= {"child_odds": model.child_odds, "told_event": float(model.told_event)}
+    for name in ("codes", "correlation"):
+        if (value := getattr(model, name)) is not None:
+            found[name] = float(value)
     return found
 
 
@@ -163,7 +199,9 @@ def model_series(model: StreamModel) -> Iterator[tuple[str, NDArray[np.float64]]
     """The names and numbers of a model for `stream_knowledge`: of one dimension if they are about no single stream."""
     fitted = model.fitted.weights if isinstance(model.fitted, FittedLogit) else None
     one = {"pmf": model.pmf, "fake_pmf": model.fake_pmf, "endings": model.endings, "weights": fitted}
-    each = {"told": model.told, "proxy": model.proxy, "asked": model.asked}
+    each = {"told": model.told, "proxy": model.proxy, "asked": model.asked, "dependent": model.dependent}
+    if model.told_slot is not None:
+        each["told_slot"] = model.told_slot[:, None].astype(np.float64)
     for name, values in (one | each).items():
         if values is not None:
             yield name, np.asarray(values, np.float64)

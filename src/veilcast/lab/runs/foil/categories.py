@@ -6,41 +6,82 @@ attackers know the distribution, others count. Scenario II maximises the entropy
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from veilcast.foil.generators.base import Generator, foil_series
 from veilcast.foil.generators.categories import BucketFakes, EntropyFakes, Pmf, fakes_for_uniform
 from veilcast.foil.random_source import FloatArray, IntArray
 from veilcast.lab.attack.stream.model import StreamModel
-from veilcast.lab.attack.stream.single_step import score_counts
+from veilcast.lab.attack.stream.stream_job import guess_streams
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.experiment.foil_params import FoilCategories
 from veilcast.lab.experiment.params import Measure
-from veilcast.lab.measure.foil_privacy import composite_entropy, indistinguishability, likeliest_candidates
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
+from veilcast.lab.measure.foil_privacy import composite_entropy
+from veilcast.lab.measure.stream_guesses import compare_streams, measure_stream_guesses
 from veilcast.lab.models.rng import stream
-from veilcast.lab.runs.foil.guesses import FoiledStreams, measure_attackers
+from veilcast.lab.runs.foil.guesses import FoiledStreams, attack_streams, measure_compared, read_unit
 
 
-def run(params: FoilCategories, seed: int, data: Path | None = None) -> list[Measure]:
+def run(
+    params: FoilCategories, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER
+) -> list[Measure]:
     pmf = make_pmf(params)
     rng = np.random.default_rng(stream(seed, "codes"))
     values = _lasting(pmf, params, rng)
     maker = _maker(params, pmf)
     candidates, position = foil_series(maker, values, np.random.default_rng(stream(seed, "fakes", params.foil)))
-    model = StreamModel(pmf=pmf.p, fake_pmf=_fakes(maker))
+    model = StreamModel(pmf=pmf.p, fake_pmf=_fakes(maker), codes=len(pmf))
     numbers = FoiledStreams(
         candidates.astype(np.float64), position, values.astype(np.float64), np.arange(len(values)), model
     )
-    by_counts = indistinguishability(likeliest_candidates(score_counts(numbers.candidates, model)), position)
+    observed, guesses, truth = attack_streams(numbers, _attackers(params), recorder)
+    seen = {name: observed[name] for name in ("streams", "facts")}
     return [
-        *measure_attackers([numbers], params.guessers, params.fakes, seed),
-        Measure("counts", "identified", 0, float(by_counts.mean())),
+        *measure_guesses(guesses, truth, params, (), seed, **seen),
         Measure("", "entropy", 0, composite_entropy(numbers.candidates, len(pmf))),
         Measure("", "entropy_most", 0, float(np.log2(len(pmf)))),
         Measure("", "smallest_k", 0, float(fakes_for_uniform(pmf))),
     ]
+
+
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: FoilCategories, names: Collection[str], _: Path | None
+) -> AnyTable:
+    """The guesses of these attackers, or of those that the parameters name, beside "counts"."""
+    return guess_streams(observed, names or _attackers(params) or None)
+
+
+def measure_guesses(
+    guesses: pa.Table,
+    truth: pa.Table,
+    params: FoilCategories,
+    names: Collection[str],
+    seed: int,
+    *,
+    streams: pa.Table,
+    facts: pa.Table,
+) -> list[Measure]:
+    """The measures of these attackers, or of all. Counts look at all traffic, so their first step counts, too."""
+    is_count = pc.equal(guesses["attack"], _COUNTS)
+    others = compare_streams(streams, guesses.filter(pc.invert(is_count)), truth, read_unit(facts))
+    found = measure_compared([others], params.fakes, seed) if others.results else []
+    found += [
+        Measure(attack, metric, step, value)
+        for attack, metric, step, value in measure_stream_guesses(guesses.filter(is_count), truth, first_step=0)
+        if metric == "identified"
+    ]
+    return [one for one in found if not names or one.attack in names]
+
+
+def _attackers(params: FoilCategories) -> tuple[str, ...]:
+    return (*params.guessers, _COUNTS) if params.guessers else ()
 
 
 def make_pmf(params: FoilCategories) -> Pmf:
@@ -81,3 +122,6 @@ def _fakes(maker: Generator[Any, np.int64]) -> FloatArray:
         masses = np.bincount(ends, weights=maker.pmf.p, minlength=maker.n)
         return maker.pmf.p / masses[ends]
     return maker.pmf.p if isinstance(maker, BucketFakes) else np.empty(0)
+
+
+_COUNTS: Final = "counts"

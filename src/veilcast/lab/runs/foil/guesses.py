@@ -62,6 +62,34 @@ def run(params: FoilGuesses, seed: int, data: Path | None, recorder: TableRecord
     return measure_attackers(list(foil_streams(params, seed, data)), params.guessers, params.fakes, seed, recorder)
 
 
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: FoilGuesses, names: Collection[str], _: Path | None
+) -> AnyTable:
+    """The guesses of these attackers, or of those that the parameters name."""
+    return guess_streams(observed, names or params.guessers or None)
+
+
+def measure_guesses(
+    guesses: pa.Table,
+    truth: pa.Table,
+    params: FoilGuesses,
+    names: Collection[str],
+    seed: int,
+    *,
+    streams: pa.Table,
+    facts: pa.Table,
+) -> list[Measure]:
+    """The measures of these attackers, or of all; the strongest is found among all alone."""
+    found = measure_compared([compare_streams(streams, guesses, truth, read_unit(facts))], params.fakes, seed)
+    return [one for one in found if not names or one.attack in names]
+
+
+def read_unit(facts: pa.Table) -> float:
+    """The unit of values."""
+    unit: float = facts.filter(pc.equal(facts["name"], "unit"))["value"][0].as_py()
+    return unit
+
+
 def measure_attackers(
     parts: Sequence[FoiledStreams],
     names: Sequence[str],
@@ -72,33 +100,11 @@ def measure_attackers(
     """The measures of attackers on all of these streams together."""
     if len(parts) > 1 and any(recorder.wants(table) for table in STREAM_TABLES):
         raise ConfigError("every day of real prices has a model of its own; streams are kept for one law alone")
-    return _measure([_compare(part, names, recorder) for part in parts], fakes, seed)
+    return measure_compared([_compare(part, names, recorder) for part in parts], fakes, seed)
 
 
-def attack_tables(
-    observed: Mapping[str, AnyTable], params: FoiledStreamParams, names: Collection[str], _: Path | None
-) -> AnyTable:
-    """The guesses of these attackers on kept tables, or of those that the parameters name."""
-    return guess_streams(observed, names or params.guessers or None)
-
-
-def measure_guesses(
-    guesses: pa.Table,
-    truth: pa.Table,
-    params: FoiledStreamParams,
-    names: Collection[str],
-    seed: int,
-    *,
-    streams: pa.Table,
-    facts: pa.Table,
-) -> list[Measure]:
-    """The measures of these attacks, or of all, the best one included."""
-    unit = facts.filter(pc.equal(facts["name"], "unit"))["value"][0].as_py()
-    found = _measure([compare_streams(streams, guesses, truth, unit)], params.fakes, seed)
-    return [measure for measure in found if not names or measure.attack in names]
-
-
-def _measure(compared: Sequence[ComparedStreams], fakes: int, seed: int) -> list[Measure]:
+def measure_compared(compared: Sequence[ComparedStreams], fakes: int, seed: int) -> list[Measure]:
+    """The measures of all attackers whose guesses were compared with the truth of each part."""
     found = [each.results for each in compared]
     day = np.concatenate([part.day for part in compared])
     far = _far(np.concatenate([part.values for part in compared]))
@@ -115,6 +121,19 @@ def _measure(compared: Sequence[ComparedStreams], fakes: int, seed: int) -> list
         value = max(value, summed["value"])
         measures += [Measure(attack, metric, 0, number) for metric, number in summed.items()]
     return [*measures, *measure_best(by_day, seed), Measure("best", "value", 0, value)]
+
+
+def attack_streams(
+    part: FoiledStreams, names: Sequence[str], recorder: TableRecorder = NO_RECORDER
+) -> tuple[dict[str, pa.Table], pa.Table, pa.Table]:
+    """What is observed of these streams, the attackers' guesses, and the truth."""
+    run = "foiled"
+    observed = observe_streams(run, part.candidates, part.model, part.unit, part.ancestral, names)
+    guesses = guess_streams(observed, names or None)
+    truth = tabulate_truth(run, part.position, part.day)
+    record_tables(recorder, {**observed, "stream_guesses": guesses, "stream_truth": truth})
+    assert isinstance(guesses, pa.Table)
+    return observed, guesses, truth
 
 
 def foil_streams(params: FoiledStreamParams, seed: int, data: Path | None) -> Iterator[FoiledStreams]:
@@ -166,12 +185,7 @@ def _fit(parts: Sequence[FoiledStreams]) -> FittedLogit:
 
 
 def _compare(part: FoiledStreams, names: Sequence[str], recorder: TableRecorder) -> ComparedStreams:
-    """The attackers' guesses from the tables of these streams, beside the truth."""
-    run = "foiled"
-    observed = observe_streams(run, part.candidates, part.model, part.unit, part.ancestral, names)
-    guesses = guess_streams(observed, names or None)
-    truth = tabulate_truth(run, part.position, part.day)
-    record_tables(recorder, {**observed, "stream_guesses": guesses, "stream_truth": truth})
+    observed, guesses, truth = attack_streams(part, names, recorder)
     return compare_streams(observed["streams"], guesses, truth, part.unit)
 
 

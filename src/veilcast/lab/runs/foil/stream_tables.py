@@ -27,6 +27,10 @@ def observe_streams(
     facts = model_facts(model) | {"unit": unit}
     parts = [tables.arrow_schema(tables.TABLES["stream_knowledge"]).empty_table()]
     parts += [_know(run, name, values) for name, values in kept.items()]
+    if model.branchings is not None:
+        event, stream, parent, child = model.branchings
+        branching = {"stream": stream, "step": event, "slot": parent, "value": child}
+        parts.append(tables.from_columns("stream_knowledge", run=run, name="branching", **branching))
     return {
         "streams": _tabulate("streams", run, candidates),
         "facts": tables.from_columns("facts", run=run, name=list(facts), value=[*map(float, facts.values())]),

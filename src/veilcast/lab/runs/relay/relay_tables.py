@@ -44,7 +44,7 @@ def observe_relay(
     whole: bool = True,
 ) -> Tables:
     """`proxy` and `wires` tell whether these have an observer; only a `whole` log of the server has its deliveries."""
-    users, topics = name_numbers("u", people.users), name_numbers("t", popularity.size)
+    users, topics = tables.name_numbers("u", people.users), tables.name_numbers("t", popularity.size)
     requests = shown.server.select(PUBLISHED).who
     epoch, user = np.nonzero(shown.present)
     lasting = service.profile == "paper"
@@ -82,7 +82,7 @@ def observe_relay(
 
 def observe_values(run: str, drawn: PrefixTags) -> Tables:
     """Publications and ranges of one attribute: `server`, with several tags for each; the truth has the values."""
-    requests, ranges = name_numbers("p", len(drawn.asked)), name_numbers("s", len(drawn.ranges))
+    requests, ranges = tables.name_numbers("p", len(drawn.asked)), tables.name_numbers("s", len(drawn.ranges))
     widths = [one.size for one in drawn.ranges]
     parts = {
         "server:publish": (
@@ -105,18 +105,12 @@ def observe_values(run: str, drawn: PrefixTags) -> Tables:
     return {"server": pa.concat_tables(server), "truth": truth}
 
 
-def name_numbers(letter: str, count: int) -> pa.Array:
-    """Names that sort as their numbers do."""
-    width = len(str(max(0, count - 1)))
-    return pa.array([f"{letter}{number:0{width}d}" for number in range(count)], pa.string())
-
-
 def _server_rows(run: str, log: ServerLog, requests: Numbers, kinds: Sequence[int]) -> Iterator[pa.Table]:
     for kind in kinds:
         rows = log.select(kind)
         numbers, which = np.unique(rows.who, return_inverse=True)
         # Publications are numbered in the order of the log.
-        who = name_numbers("p", requests.size) if kind == PUBLISHED else _hex(numbers).take(pa.array(which))
+        who = tables.name_numbers("p", requests.size) if kind == PUBLISHED else _hex(numbers).take(pa.array(which))
         yield _log_rows(run, "server", kind, rows, who)
 
 
@@ -180,7 +174,7 @@ def _truth(
         parts.append(tables.from_columns("truth", run=run, **nodes, role=role, since_us=0, until_us=end))
     made = shown.server.select(PUBLISHED)
     senders = np.array([answers.user[number] for number in made.who.tolist()], np.int64)
-    sent = {"topic": users.take(pa.array(senders)), "node": name_numbers("p", requests.size)}
+    sent = {"topic": users.take(pa.array(senders)), "node": tables.name_numbers("p", requests.size)}
     parts.append(_of_epochs("sender", run, made.epoch, **sent))
     asked = shown.server.select(SUBSCRIBED)
     held = _hex(asked.who)

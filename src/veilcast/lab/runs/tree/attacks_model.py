@@ -9,42 +9,58 @@ Measures of each attack: whether the subscriber is the unique first ("first"); t
 the subscriber ("named", drawn among equal scores); how well it stands out ("auc"); the probability that the attack
 assigns to it, if it gives probabilities ("belief"); and, for counting, whether the subscriber is found permanently
 ("disclosed").
+
+The model writes tables (`tree_tables`), and the attackers of the registry guess from them (`attack.insider.tree_job`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from veilcast.lab.attack.insider import tree_nodes
-from veilcast.lab.attack.insider.tree_nodes import TreeObservations
-from veilcast.lab.attack.registry import applies, attackers_on
+from veilcast.lab.attack.insider.tree_job import guess_from_trees
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
 from veilcast.lab.experiment.tree_params import TreeAttacks, TreeCoalition
 from veilcast.lab.measure import disclosure_time, ranking
 from veilcast.lab.models import tree, tree_refreshes
-from veilcast.lab.models.tree_entries import TreeEntries
-from veilcast.lab.models.tree_refreshes import TreePolicy, TreeReaders
+from veilcast.lab.models.tree_refreshes import PublicationPaths, TreePolicy, TreeReaders
+from veilcast.lab.runs.tree.tree_tables import observe_trees, tabulate_truth
 
 Scores = NDArray[np.float64]
 
 
-def run(params: TreeAttacks, seed: int, data: Path | None = None) -> list[Measure]:
-    habit, village = make_tree_policy(params), draw_readers(params, seed)
-    entries = tree_refreshes.watch_refreshes(village, habit, int(params.steps[-1]), params.publications)
-    found = []
-    for step in params.steps:
-        for attack, scores in _attackers(entries.before(int(step)), village, habit):
-            reached = _measure_scores(scores, village)
-            if attack == "guards":
-                reached["belief"] = float(scores[village.readers[0]])
-            found += [Measure(attack, metric, step, value) for metric, value in reached.items()]
-    found += _measure_disclosure(entries, village, params)
-    return found + _paths(village, habit, params)
+def run(
+    params: TreeAttacks, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER
+) -> list[Measure]:
+    habit, village, epochs = make_tree_policy(params), draw_readers(params, seed), int(params.steps[-1])
+    entries = tree_refreshes.watch_refreshes(village, habit, epochs, params.publications)
+    paths = tree_refreshes.trace_paths(village, habit, _PATHS)
+    observed = observe_trees(_RUN, village, habit, entries, paths)
+    guesses, truth = attack_tables(observed, params, (), data), tabulate_truth(_RUN, village, epochs)
+    record_tables(recorder, observed | {"guesses": guesses, "truth": truth})
+    return measure_guesses(guesses, truth, params, (), seed) + _measure_paths(village, habit, paths, params)
+
+
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: TreeAttacks, names: Collection[str], _: Path | None
+) -> AnyTable:
+    """The guesses of these attackers, or of all that know enough."""
+    return guess_from_trees(observed, names or _ATTACKS, [int(step) for step in params.steps])
+
+
+def measure_guesses(
+    guesses: pa.Table, truth: pa.Table, params: TreeAttacks, names: Collection[str], seed: int
+) -> list[Measure]:
+    """The measures of these attacks, or of all."""
+    return [measure for measure in _measure_attacks(guesses, truth, params) if not names or measure.attack in names]
 
 
 def make_tree_policy(params: TreeCoalition) -> TreePolicy:
@@ -66,52 +82,54 @@ def draw_readers(params: TreeAttacks, seed: int) -> TreeReaders:
     return TreeReaders(params.nodes, np.sort(drawn[1:]), drawn[:1], np.zeros(1, np.int64), seed)
 
 
-def _attackers(entries: TreeEntries, village: TreeReaders, habit: TreePolicy) -> Iterator[tuple[str, Scores]]:
-    if habit.profile == "paper":
-        branching = tree.least_branching(village.nodes, habit.depth)
-        seen = TreeObservations(entries, village.nodes, village.honest, branching=branching)
-    else:
-        length = habit.chain + habit.tail
-        places = range(2, length + 2) if habit.tail else [length + 1]
-        turnover = habit.turnover if habit.kept else 1.0
-        seen = TreeObservations(entries, village.nodes, village.honest, places=places, turnover=turnover)
-    for attacker in attackers_on(TreeObservations):
-        if applies(attacker, seen):
-            yield attacker.name, attacker.score(seen)
+def _measure_attacks(guesses: pa.Table, truth: pa.Table, params: TreeAttacks) -> Iterator[Measure]:
+    [subscriber] = truth.filter(pc.equal(truth["role"], "subscriber"))["node"].to_pylist()
+    last = int(params.steps[-1])
+    for attack in pc.unique(guesses["attack"]).to_pylist():
+        of_attack = guesses.filter(pc.equal(guesses["attack"], attack))
+        for step in params.steps:
+            rows = of_attack.filter(pc.equal(of_attack["epochs"], int(step)))
+            scores = rows["score"].to_numpy()
+            target = rows["node"].to_pylist().index(subscriber)
+            if attack == "disclosed":
+                # The number of epochs since which the subscriber has been disclosed.
+                if step == last:
+                    after = last - int(scores[target]) + 1 if scores[target] else None
+                    yield from (
+                        Measure("count", "disclosed", each, float(after is not None and after <= each))
+                        for each in params.steps
+                    )
+            elif attack != "path" or step == last:
+                reached = _measure_scores(scores, target)
+                if attack == "guards":
+                    reached["belief"] = float(scores[target])
+                yield from (Measure(attack, metric, step, value) for metric, value in reached.items())
 
 
-def _measure_scores(scores: Scores, village: TreeReaders) -> dict[str, float]:
-    honest = village.honest
-    truth = np.arange(village.nodes) == village.readers[0]
-    target = int(np.flatnonzero(truth[honest])[0])
+def _measure_scores(scores: Scores, target: int) -> dict[str, float]:
+    truth = np.arange(scores.size) == target
     return {
-        "first": float(disclosure_time.is_first(scores[honest], target)),
-        "named": ranking.precision_at(scores[honest], truth[honest], 1),
-        "auc": ranking.auc(scores[honest], truth[honest]),
+        "first": float(disclosure_time.is_first(scores, target)),
+        "named": ranking.precision_at(scores, truth, 1),
+        "auc": ranking.auc(scores, truth),
     }
 
 
-def _measure_disclosure(entries: TreeEntries, village: TreeReaders, params: TreeAttacks) -> list[Measure]:
-    """Whether counting alone has found the subscriber permanently, by each step."""
-    honest = village.honest
-    counts = np.zeros((int(params.steps[-1]), village.nodes))
-    np.add.at(counts, (entries.refresh, entries.parent), 1.0)
-    target = int(np.count_nonzero(honest[: village.readers[0]]))
-    after = disclosure_time.rounds_to_disclosure(np.cumsum(counts, axis=0)[:, honest], target)
-    return [Measure("count", "disclosed", step, float(after is not None and after <= step)) for step in params.steps]
-
-
-def _paths(village: TreeReaders, habit: TreePolicy, params: TreeAttacks) -> list[Measure]:
-    """Measures of one tree, the same for every step."""
-    runs, last, owned = tree_refreshes.trace_paths(village, habit, _PATHS)
+def _measure_paths(
+    village: TreeReaders, habit: TreePolicy, paths: PublicationPaths, params: TreeAttacks
+) -> list[Measure]:
+    """What P2 grants and claims about whole paths in one tree, the same for every step."""
     share = village.insiders.size / (village.nodes - 1)
     branching = tree.least_branching(village.nodes, habit.depth)
-    found = _measure_scores(tree_nodes.score_paths(runs, last, village.nodes), village)
-    found["owned"] = owned
-    found["claimed"] = share**habit.depth
-    found["below_root"] = 1 - (1 - share) ** branching
+    found = {
+        "owned": paths.owned,
+        "claimed": share**habit.depth,
+        "below_root": 1 - (1 - share) ** branching,
+    }
     return [Measure("path", metric, params.steps[-1], value) for metric, value in found.items()]
 
 
+_ATTACKS: Final = ("count", "lasting", "disclosed", "depth", "volume", "likelihood", "guards", "path")
+_RUN: Final = "run"
 _PATHS: Final = 2000
 """Publications whose holders from the origin on are examined."""

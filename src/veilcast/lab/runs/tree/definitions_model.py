@@ -6,30 +6,37 @@ knows all topics. Definitions 2 and 3 are measured by how often each node was a 
 and by how often the same insider was told so ("lasting"). Publishers hand publications to an origin through the
 anonymous network. The only evidence of the coalition is that a node was on the path of a publication ("way"), and every
 node is.
+
+The model writes tables (`tree_tables`), and the attackers of the registry guess from them (`attack.insider.tree_job`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from veilcast.errors import ConfigError
-from veilcast.lab.attack.insider import tree_nodes
+from veilcast.lab.attack.insider.tree_job import guess_from_trees
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
 from veilcast.lab.experiment.tree_params import TreeDefinitions
 from veilcast.lab.measure import definitions, relay_success
 from veilcast.lab.models import topic_mix, tree, tree_refreshes
 from veilcast.lab.models.rng import stream
-from veilcast.lab.models.tree_entries import TreeEntries
 from veilcast.lab.models.tree_refreshes import TreeReaders
 from veilcast.lab.runs.tree.attacks_model import make_tree_policy
+from veilcast.lab.runs.tree.tree_tables import observe_trees, tabulate_truth
 
-Mask = NDArray[np.bool_]
 
-
-def run(params: TreeDefinitions, seed: int, data: Path | None = None) -> list[Measure]:
+def run(
+    params: TreeDefinitions, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER
+) -> list[Measure]:
     rng = np.random.default_rng(stream(seed, "readers"))
     reads = rng.random((params.nodes, params.topics)) < topic_mix.zipf_popularity(params.topics, params.ratio)
     insiders = tree.draw_nodes(params.nodes, max(1, round(params.insiders * params.nodes)), seed, "coalition")
@@ -37,28 +44,65 @@ def run(params: TreeDefinitions, seed: int, data: Path | None = None) -> list[Me
     if not reads.any():
         raise ConfigError("nobody reads anything; ratio is the share of users who read the most popular topic")
     readers, topics = np.nonzero(reads)
-    village = TreeReaders(params.nodes, np.sort(insiders), readers, topics, seed)
-    entries = tree_refreshes.watch_refreshes(
-        village, make_tree_policy(params), int(params.steps[-1]), params.publications
+    village, habit, epochs = (
+        TreeReaders(params.nodes, np.sort(insiders), readers, topics, seed),
+        make_tree_policy(params),
+        int(params.steps[-1]),
     )
-    found = []
-    for step in params.steps:
-        seen = entries.before(int(step))
-        for attack, scorer in (("count", tree_nodes.score_counts), ("lasting", tree_nodes.score_lasting)):
-            by_topic = [
-                tree_nodes.standardise_counts(scorer(seen.of_topic(topic), params.nodes))
-                for topic in range(params.topics)
-            ]
-            scores = np.stack(by_topic, axis=1)[village.honest]
-            reached = relay_success.measure_users(scores, reads[village.honest])
-            found += [Measure(attack, metric, step, value) for metric, value in reached.items()]
-        found += [Measure("way", metric, step, value) for metric, value in _publisher(seen, village).items()]
-    return found
+    entries = tree_refreshes.watch_refreshes(village, habit, epochs, params.publications)
+    observed = observe_trees(_RUN, village, habit, entries, topics=params.topics)
+    # Any honest node may be the publisher: every publication takes the same ways.
+    chosen = np.random.default_rng(stream(seed, "publisher")).choice(np.flatnonzero(village.honest))
+    truth = tabulate_truth(_RUN, village, epochs, params.topics, int(chosen))
+    guesses = attack_tables(observed, params, (), data)
+    record_tables(recorder, observed | {"guesses": guesses, "truth": truth})
+    return measure_guesses(guesses, truth, params, (), seed)
 
 
-def _publisher(seen: TreeEntries, village: TreeReaders) -> dict[str, float]:
-    """Definition 1, for a publisher that is any honest node."""
-    rng = np.random.default_rng(stream(village.seed, "publisher"))
-    who = int(rng.choice(np.flatnonzero(village.honest)))
-    reached = definitions.measure_publisher(tree_nodes.score_volume(seen, village.nodes), who, village.honest)
-    return {"publisher": reached.probability, "publisher_bound": reached.bound}
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: TreeDefinitions, names: Collection[str], _: Path | None
+) -> AnyTable:
+    """The guesses of these attackers, or of all three."""
+    return guess_from_trees(observed, names or _ATTACKS, [int(step) for step in params.steps])
+
+
+def measure_guesses(
+    guesses: pa.Table, truth: pa.Table, params: TreeDefinitions, names: Collection[str], seed: int
+) -> list[Measure]:
+    """The measures of these attacks, or of all."""
+    return [
+        Measure(attack, metric, float(step), value)
+        for attack in pc.unique(guesses["attack"]).to_pylist()
+        if not names or attack in names
+        for step in params.steps
+        for metric, value in _measure_attack(guesses, truth, attack, int(step))
+    ]
+
+
+def _measure_attack(guesses: pa.Table, truth: pa.Table, attack: str, step: int) -> Iterator[tuple[str, float]]:
+    rows = guesses.filter(pc.and_(pc.equal(guesses["attack"], attack), pc.equal(guesses["epochs"], step)))
+    nodes, topics = (pc.unique(rows[column]).sort() for column in ("node", "topic"))
+
+    def places(table: pa.Table) -> tuple[pa.Array, pa.Array]:
+        return tuple(
+            pc.index_in(table[column], names).to_numpy() for column, names in (("node", nodes), ("topic", topics))
+        )
+
+    scores = np.empty((len(nodes), len(topics)))
+    scores[places(rows)] = rows["score"].to_numpy()
+    role = rows["role"][0].as_py()
+    labels = truth.filter(pc.equal(truth["role"], role))
+    holds = np.zeros(scores.shape, np.bool_)
+    holds[places(labels)] = True
+    if role == "subscriber":
+        yield from relay_success.measure_users(scores, holds).items()
+    else:
+        # Definition 1, for a publisher that is any honest node.
+        [who] = np.flatnonzero(holds[:, 0])
+        reached = definitions.measure_publisher(scores[:, 0], int(who), np.ones(len(nodes), np.bool_))
+        yield "publisher", reached.probability
+        yield "publisher_bound", reached.bound
+
+
+_ATTACKS: Final = ("count", "lasting", "way")
+_RUN: Final = "run"
