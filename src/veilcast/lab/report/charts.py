@@ -36,7 +36,7 @@ def make_chart(plot: FigureData, *, width: int | str = 640, css: bool = False) -
     rows = [row for line in plot.lines for row in _line_rows(plot, line)]
     marks = [row for mark in plot.marks for row in _mark_rows(plot, mark)]
     colours = _Colours(plot.lines, css=css)
-    x = alt.X("x:Q", title=plot.x_label, scale=_scale(log=plot.log_x))
+    x = alt.X("x:Q", title=plot.x_label, scale=_scale(log=plot.log_x, padding=10))
     y = alt.Y("y:Q", title=plot.y_label, scale=_scale(log=plot.log_y))
     labels = [line.label for line in plot.lines]
     colour = alt.Color("curve:N", title=None, sort=labels, scale=alt.Scale(domain=labels, range=colours.of_lines))
@@ -204,8 +204,10 @@ def _is_shown(value: float, *, log: bool) -> bool:
     return math.isfinite(value) and (value > 0 or not log)
 
 
-def _scale(*, log: bool) -> alt.Scale:
-    return alt.Scale(type="log") if log else alt.Scale(zero=False, nice=True)
+def _scale(*, log: bool, padding: float = 0) -> alt.Scale:
+    """With padding, in pixels, marks at the ends of the axis are whole."""
+    more = {"nice": False, "padding": padding} if padding else {}
+    return alt.Scale(type="log", **more) if log else alt.Scale(zero=False, **more)
 
 
 def _by_line(labels: Sequence[str], values: Sequence[Any]) -> alt.Scale:
