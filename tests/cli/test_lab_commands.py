@@ -182,7 +182,9 @@ def test_without_the_extra_the_lab_says_what_to_install() -> None:
 
 def verdict(**given: Any) -> VerdictRow:
     numbers = 587, 600, 560, 640, 80, 13
-    row = VerdictRow("two", "published", "it", "P0 5", "f", "c", None, "settles", *numbers, "fits", "fits", "")
+    row = VerdictRow(
+        "two", "kernel", "published", "it", "P0 5", "f", "c", None, "settles", *numbers, "fits", "fits", ""
+    )
     return msgspec.structs.replace(row, **given)
 
 

@@ -17,7 +17,7 @@ from veilcast.lab.tables import MeasureRow, VerdictRow
 
 MEASURED = [MeasureRow("e", "mu=0.1", seed, "leaf", "accuracy_all", 0.0, seed / 7) for seed in range(50)]
 FILE = f"{tables.place(MeasureRow, 'e')}/a.parquet"
-VERDICT = VerdictRow("e", "check", "w", "", "f", "c", None, "value", 1, 3, 4, 5, 6, 7, "fits", "fits", "")
+VERDICT = VerdictRow("e", "kernel", "check", "w", "", "f", "c", None, "value", 1, 3, 4, 5, 6, 7, "fits", "fits", "")
 
 
 @pytest.mark.parametrize("rows", [MEASURED, [VERDICT], []])

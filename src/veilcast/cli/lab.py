@@ -252,7 +252,7 @@ def report(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
         from veilcast.lab.report import results_page
         from veilcast.lab.spark.locations import open_location
-    path = results_page.write_report(open_location(arguments.dir), arguments.out)
+    path = results_page.write_report([open_location(place) for place in arguments.dirs], arguments.out)
     return Report({"page": str(path)}, [f"wrote {path}"])
 
 

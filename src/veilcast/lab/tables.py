@@ -141,6 +141,7 @@ class VerdictRow(msgspec.Struct, frozen=True, gc=False):
     """A stated number beside ours."""
 
     experiment: str
+    engine: str
     kind: str
     """`published`, `earlier` or `check`."""
     what: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
@@ -104,6 +105,13 @@ def test_a_chart_of_a_page_follows_the_colours_of_the_page_and_one_that_stands_a
     assert "var(" not in alone
     assert "<text" in alone
     assert "Accuracy" in alone
+
+
+def test_curves_by_another_engine_are_points_in_the_colour_of_their_twins() -> None:
+    twin = PlotLine("BL, machines", "points", line().points, twin=0)
+    described = json.loads(charts.write_specification(figure(line(), line("PF"), twin), css=True))
+    scales = re.findall(r'"range": (\["var.*?\])', json.dumps(described))
+    assert json.loads(scales[0]) == ["var(--c0)", "var(--c1)", "var(--c0)"]
 
 
 def test_a_chart_is_the_same_whenever_it_is_drawn() -> None:

@@ -21,7 +21,7 @@ from veilcast.errors import ConfigError, StorageError
 from veilcast.lab.experiment.definition import Experiment, packaged_names, parse_experiment
 from veilcast.lab.experiment.manifest import Environment
 from veilcast.lab.experiment.verdicts import ScoreTable
-from veilcast.lab.report import results_page
+from veilcast.lab.report import results, results_page
 from veilcast.lab.report.results import StoredResult
 from veilcast.lab.storage.location import LocalDirectory
 
@@ -257,10 +257,10 @@ def test_hostile_words_stay_words(tmp_path: Path) -> None:
 def test_a_directory_of_results_becomes_a_page_with_its_figures_as_files(tmp_path: Path) -> None:
     for name, experiment in sample_results.make_experiments().items():
         sample_results.write_result(tmp_path, name, experiment)
-    path = results_page.write_report(LocalDirectory(tmp_path))
+    path = results_page.write_report([LocalDirectory(tmp_path)])
     assert path == tmp_path / "report.html"
     assert Reader(path.read_text()).tags["figure"] == 4
-    elsewhere = results_page.write_report(LocalDirectory(tmp_path), tmp_path / "sub" / "page.html")
+    elsewhere = results_page.write_report([LocalDirectory(tmp_path)], tmp_path / "sub" / "page.html")
     assert elsewhere.read_text() == path.read_text()
     names = sorted(path.name for path in (tmp_path / "sub" / "figures").iterdir())
     assert names[:2] == ["mesh-degrees-accuracy.csv", "mesh-degrees-accuracy.json"]
@@ -277,6 +277,24 @@ def test_the_numbers_of_a_figure_are_in_its_csv_unrounded(tmp_path: Path) -> Non
     (ours,) = [row for row in rows if row["curve"] == "BL" and row["x"] == "16.0" and row["kind"] == "reproduced"]
     assert (float(ours["y"]), float(ours["low"]), float(ours["high"])) == (score.value, score.low, score.high)
     assert [row["y"] for row in rows if row["what"] == "BL, degree 16"] == ["0.988"]
+
+
+def test_an_experiment_by_models_and_by_machines_is_drawn_once_with_both(tmp_path: Path) -> None:
+    experiment = sample_results.make_experiments()["mesh-degrees"]
+    both = [sample_results.make_result("mesh-degrees", experiment, engine=engine) for engine in ("machines", "kernel")]
+    (combined,) = results.combine_engines(both)
+    assert (combined.manifest.engine, combined.beside[0].manifest.engine) == ("kernel", "machines")
+    read = Reader(results_page.render_page([combined]))
+    assert read.tags["figure"] == 1
+    assert "By the machines" in read.words
+    assert "10 published numbers and 2 checks of our own" not in read.words
+    assert "8 published numbers and 2 checks of our own" in read.words
+    results_page.publish_results([combined], tmp_path / "report.html")
+    with (tmp_path / "figures" / "mesh-degrees-accuracy.csv").open(newline="") as file:
+        drawn = {row["curve"] for row in csv.DictReader(file)}
+    assert {"BL", "BL, machines"} <= drawn
+    with pytest.raises(ConfigError, match="mesh-degrees by the same engine"):
+        results.combine_engines([both[0], both[0]])
 
 
 def test_two_figures_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from veilcast.lab.tables import VerdictRow
 
 ROW = VerdictRow(
     experiment="mesh-fig08",
+    engine="kernel",
     kind="published",
     what="BL, degree 2",
     origin="P0 5, Fig. 8",

@@ -105,9 +105,15 @@ def add_lab(commands: Any) -> None:
     add_spark_options(attack)
     runs(attack, Later("lab_attack", "attack"))
 
-    report = verbs.add_parser("report", help="write one HTML page of the results in a directory")
-    report.add_argument("dir", metavar="DIR", help="the directory of `lab run --out`")
-    report.add_argument("--out", type=Path, metavar="FILE", help="where to write the page (DIR/report.html)")
+    report = verbs.add_parser("report", help="write one HTML page of the results in a directory, or in several")
+    report.add_argument(
+        "dirs",
+        nargs="+",
+        metavar="DIR",
+        help="a directory of `lab run --out`; an experiment by models in one and by machines in another is drawn once, "
+        "with both",
+    )
+    report.add_argument("--out", type=Path, metavar="FILE", help="where to write the page (the first DIR/report.html)")
     runs(report, Later("lab", "report"))
 
     record = verbs.add_parser(

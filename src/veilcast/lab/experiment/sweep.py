@@ -110,7 +110,7 @@ def run_sweep(
         progress.begin(f"{name}, scores", total, total)
     scores = _scores(place, name, cells, out, manifest)
     # A quick run is smaller than the numbers are about, and is not judged.
-    judged = [] if quick else curves.judge_numbers(name, experiment, curves.ScoreTable(scores.to_pylist()))
+    judged = [] if quick else curves.judge_numbers(name, experiment, curves.ScoreTable(scores.to_pylist()), engine)
     verdicts = tables.from_rows(VerdictRow, judged)
     manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
     return SweepResult(manifest, done, scores, verdicts)

@@ -61,7 +61,7 @@ def curve_points(
     return sorted(found)
 
 
-def judge_numbers(name: str, experiment: Experiment, scores: ScoreTable) -> list[VerdictRow]:
+def judge_numbers(name: str, experiment: Experiment, scores: ScoreTable, engine: str = "kernel") -> list[VerdictRow]:
     """Judge every stated number of the experiment. If the machines ran only part of the cells, numbers about other
     cells are left out, and numbers about a whole curve, too."""
     judged = []
@@ -76,7 +76,7 @@ def judge_numbers(name: str, experiment: Experiment, scores: ScoreTable) -> list
             whole = figure.x == "step" or len(curves[number.curve]) == len(experiment.axes[figure.x])
             if whole or number.x is not None:
                 with suppress(NoPointError):
-                    judged.append(judge_number(name, number, curves))
+                    judged.append(judge_number(name, number, curves, engine))
     return judged
 
 

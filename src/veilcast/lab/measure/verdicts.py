@@ -80,6 +80,16 @@ class StatedNumber(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     expect: VerdictWord = "fits"
     why: str = ""
     """The reason for an expected miss."""
+    machines: VerdictWord | Literal[""] = ""
+    """The verdict that is expected of the machines, if it is not that of the models."""
+    machines_why: str = ""
+    """The reason for an expected miss of the machines."""
+
+    def expected_of(self, engine: str) -> tuple[VerdictWord, str]:
+        """The expected verdict of an engine, and the reason for a miss."""
+        if engine == "machines" and self.machines:
+            return self.machines, self.machines_why
+        return self.expect, self.why
 
     @property
     def origin(self) -> str:
@@ -153,13 +163,17 @@ def find_number_problems(number: StatedNumber) -> Iterator[str]:
             yield "words: a bound that a paper states is quoted"
 
 
-def judge_number(experiment: str, stated: StatedNumber, curves: Mapping[str, Sequence[CurvePoint]]) -> VerdictRow:
+def judge_number(
+    experiment: str, stated: StatedNumber, curves: Mapping[str, Sequence[CurvePoint]], engine: str = "kernel"
+) -> VerdictRow:
     """Hold one stated number of an experiment against the curves of its figure, by their labels. Raises `NoPointError`
     if the curve lacks the point."""
     found, low, high = _statistic(stated, curves)
     bound = "" if stated.compare == "equal" else f", {stated.compare}"
+    expected, why = stated.expected_of(engine)
     return VerdictRow(
         experiment=experiment,
+        engine=engine,
         kind=stated.kind,
         what=stated.what,
         origin=stated.origin,
@@ -174,8 +188,8 @@ def judge_number(experiment: str, stated: StatedNumber, curves: Mapping[str, Seq
         within=stated.within,
         difference=found - stated.value,
         verdict=_word(stated, (found, low, high)),
-        expected=stated.expect,
-        why=stated.why,
+        expected=expected,
+        why=why,
     )
 
 

@@ -44,12 +44,20 @@ class RecordedResult:
 def render_record(record: Record) -> dict[str, str]:
     """All pages and figures, by file name."""
     found, figures = [], {}
+    scores: dict[str, dict[str, ScoreTable]] = {}
     for run in record.list_runs():
-        result = RecordedResult(run, load_experiment(run.experiment)[1], tuple(record.read_verdicts(run)))
-        found.append(result)
-        scores = ScoreTable(msgspec.structs.asdict(row) for row in record.read_scores(run))
+        found.append(RecordedResult(run, load_experiment(run.experiment)[1], tuple(record.read_verdicts(run))))
+        table = ScoreTable(msgspec.structs.asdict(row) for row in record.read_scores(run))
+        scores.setdefault(run.experiment, {})[run.engine] = table
+    for result in found:
+        first, *others = scores[result.run.experiment]
+        if result.run.engine != first:
+            continue
+        tables = scores[result.run.experiment]
         for figure in result.experiment.figures:
-            plot = make_figure_data(result.experiment, figure, scores)
+            plot = make_figure_data(
+                result.experiment, figure, tables[first], {engine: tables[engine] for engine in others}
+            )
             if any(line.points for line in plot.lines):
                 figures[result.figure_file(figure.name)] = draw_standalone(plot)
     pages = {page: _report(title, _of_paper(found, paper), figures) for paper, (page, title) in _PAGES.items()}

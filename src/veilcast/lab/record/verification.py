@@ -47,7 +47,7 @@ def verify_run(
     """A line for each difference between a recorded run and the same run made again, with its results in `out`."""
     name, experiment = load_experiment(run.experiment)
     recorded = record.read_scores(run)
-    found = [] if run.quick else [*check_verdicts(record.read_verdicts(run), name, experiment, recorded)]
+    found = [] if run.quick else [*check_verdicts(record.read_verdicts(run), name, experiment, recorded, run.engine)]
     if run.engine == "live":
         return found
     made = run_sweep(
@@ -82,11 +82,15 @@ def compare_scores(recorded: Iterable[ScoreRow], found: Iterable[ScoreRow]) -> I
 
 
 def check_verdicts(
-    recorded_rows: Iterable[VerdictRow], name: str, experiment: Experiment, scores: Sequence[ScoreRow]
+    recorded_rows: Iterable[VerdictRow],
+    name: str,
+    experiment: Experiment,
+    scores: Sequence[ScoreRow],
+    engine: str = "kernel",
 ) -> Iterator[str]:
     """A line for each recorded verdict that does not follow from the recorded scores, or that nobody expects."""
     table = ScoreTable(msgspec.structs.asdict(row) for row in scores)
-    judged = {(row.figure, row.what): row for row in judge_numbers(name, experiment, table)}
+    judged = {(row.figure, row.what): row for row in judge_numbers(name, experiment, table, engine)}
     recorded = {(row.figure, row.what): row for row in recorded_rows}
     for key in sorted(judged.keys() | recorded.keys()):
         old, new = recorded.get(key), judged.get(key)

@@ -120,7 +120,12 @@ class _Colours:
 
     def __init__(self, lines: Sequence[PlotLine], *, css: bool) -> None:
         names = iter(range(len(lines)))
-        numbers = [None if line.style == "reference" else next(names) % len(style.PALETTE) for line in lines]
+        numbers: list[int | None] = []
+        for line in lines:
+            if line.twin is not None:
+                numbers.append(numbers[line.twin])
+            else:
+                numbers.append(None if line.style == "reference" else next(names) % len(style.PALETTE))
         self._css = css
         self.of_lines = [
             self.surface("soft") if number is None else self._named(f"c{number}", style.PALETTE[number])
@@ -206,8 +211,9 @@ def _is_shown(value: float, *, log: bool) -> bool:
 
 def _scale(*, log: bool, padding: float = 0) -> alt.Scale:
     """With padding, in pixels, marks at the ends of the axis are whole."""
-    more = {"nice": False, "padding": padding} if padding else {}
-    return alt.Scale(type="log", **more) if log else alt.Scale(zero=False, **more)
+    if log:
+        return alt.Scale(type="log", nice=False, padding=padding)
+    return alt.Scale(zero=False, nice=not padding, padding=padding)
 
 
 def _by_line(labels: Sequence[str], values: Sequence[Any]) -> alt.Scale:

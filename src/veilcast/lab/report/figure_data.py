@@ -8,14 +8,16 @@ as our own checks do.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from veilcast.lab.experiment import verdicts
 from veilcast.lab.experiment.definition import Experiment, Figure
 from veilcast.lab.experiment.verdicts import ScoreTable
 from veilcast.lab.measure.verdicts import CurvePoint, StatedNumber
+
+_NO_OTHERS: Final[Mapping[str, ScoreTable]] = {}
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,8 @@ class PlotLine:
     label: str
     style: Literal["line", "points", "reference"]
     points: tuple[CurvePoint, ...]
+    twin: int | None = None
+    """The number of the line with the same curve by another engine, whose colour it shares."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +51,28 @@ class FigureData:
     log_y: bool = False
 
 
-def make_figure_data(experiment: Experiment, figure: Figure, scores: ScoreTable) -> FigureData:
-    lines = tuple(
+def make_figure_data(
+    experiment: Experiment, figure: Figure, scores: ScoreTable, others: Mapping[str, ScoreTable] = _NO_OTHERS
+) -> FigureData:
+    """A figure of these scores. `others` are scores by further engines, whose curves are drawn as points beside."""
+    lines = [
         PlotLine(curve.label, curve.style, tuple(verdicts.curve_points(experiment, figure, curve, scores)))
         for curve in figure.curves
-    )
+    ]
+    for engine, table in others.items():
+        for number, curve in enumerate(figure.curves):
+            points = tuple(verdicts.curve_points(experiment, figure, curve, table))
+            if points and curve.style != "reference":
+                lines.append(PlotLine(f"{curve.label}, {engine}", "points", points, number))
     places = {line.label: number for number, line in enumerate(lines)}
     marks = [
         mark
         for number in (*experiment.published, *experiment.earlier)
         if number.figure == figure.name and (mark := _mark(number, lines, places[number.curve]))
     ]
-    return FigureData(figure.title, figure.x_label, figure.y_label, lines, tuple(marks), figure.log_x, figure.log_y)
+    return FigureData(
+        figure.title, figure.x_label, figure.y_label, tuple(lines), tuple(marks), figure.log_x, figure.log_y
+    )
 
 
 def has_interval(point: CurvePoint) -> bool:

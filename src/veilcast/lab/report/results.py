@@ -7,12 +7,13 @@ sweep; the experiment's file may have changed since.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 import msgspec
 
-from veilcast.errors import StorageError, TamperedError
+from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment import manifest as manifests
 from veilcast.lab.experiment.definition import Experiment
@@ -31,6 +32,8 @@ class StoredResult:
     verdicts: tuple[tables.VerdictRow, ...]
     score_rows: tuple[tables.ScoreRow, ...] = ()
     """The same scores, as rows with all columns."""
+    beside: tuple[StoredResult, ...] = ()
+    """Results of the same experiment by other engines."""
 
     @property
     def doubt(self) -> Literal["", "incomplete", "quick"]:
@@ -69,6 +72,21 @@ def read_results(location: Location) -> list[StoredResult]:
     return found
 
 
+def combine_engines(found: Iterable[StoredResult]) -> list[StoredResult]:
+    """One result for each experiment, in the order of their names; the others of its engines stand beside it."""
+    groups: dict[str, list[StoredResult]] = {}
+    for result in found:
+        groups.setdefault(result.name, []).append(result)
+    combined = []
+    for name, group in sorted(groups.items()):
+        engines = [result.manifest.engine for result in group]
+        if len(set(engines)) < len(engines):
+            raise ConfigError(f"two of these directories hold {name} by the same engine; give one of them")
+        first, *others = sorted(group, key=lambda result: _ENGINES.index(result.manifest.engine))
+        combined.append(replace(first, beside=tuple(others)))
+    return combined
+
+
 def _result(location: Location, name: str) -> StoredResult:
     manifest = manifests.read_manifest(location, name)
     scores = _rows(location, name, tables.ScoreRow, manifest.scores)
@@ -86,3 +104,6 @@ def _result(location: Location, name: str) -> StoredResult:
 def _rows(location: Location, name: str, row: type[msgspec.Struct], stored: StoredTable | None) -> list[dict[str, Any]]:
     files = [] if stored is None else [stored.path]
     return list(tables.read(location, row, name, files).to_pylist())
+
+
+_ENGINES: Final = ("kernel", "machines", "live")

@@ -22,13 +22,15 @@ from veilcast.lab.report.summary import explain_doubt, render_contents, render_s
 from veilcast.lab.storage.location import LocalDirectory, Location
 
 
-def write_report(location: Location, out: Path | None = None) -> Path:
-    """Write the page of the results in a location, with its figures beside it. Returns its path."""
+def write_report(locations: Sequence[Location], out: Path | None = None) -> Path:
+    """Write the page of the results in these locations, with its figures beside it. Returns its path."""
+    location = locations[0]
     if out is None:
         if not isinstance(location, LocalDirectory):
             raise ConfigError(f"{location.place}: a page is written to this machine; --out FILE says where")
         out = location.root / "report.html"
-    publish_results(results.read_results(location), out)
+    read = [result for each in locations for result in results.read_results(each)]
+    publish_results(results.combine_engines(read), out)
     return out
 
 
@@ -57,7 +59,7 @@ def render_page(found: Sequence[StoredResult]) -> str:
         rules += matrix_table.view_rules(one, name)
     return html_document(
         _TITLE,
-        render_summary(found),
+        render_summary([each for result in found for each in (result, *result.beside)]),
         render_contents(found),
         *(_experiment(result, decisions[result.name]) for result in found),
         styles=style.MATRIX + rules,
@@ -66,8 +68,9 @@ def render_page(found: Sequence[StoredResult]) -> str:
 
 
 def _plots(result: StoredResult) -> Iterator[tuple[str, FigureData]]:
+    others = {other.manifest.engine: other.scores for other in result.beside}
     for drawn in result.experiment.figures:
-        yield drawn.name, make_figure_data(result.experiment, drawn, result.scores)
+        yield drawn.name, make_figure_data(result.experiment, drawn, result.scores, others)
 
 
 def _sheets(result: StoredResult) -> list[MatrixView]:
@@ -85,10 +88,14 @@ def _experiment(result: StoredResult, decisions: Sequence[Markup]) -> Markup:
         *decisions,
         *(_figure(slug(result.name, name), picture, result.seeds) for name, picture in _plots(result)),
         verdict_table.render_verdicts(result.verdicts),
+        *(
+            join(tag("h3", _BY_ENGINE[other.manifest.engine]), verdict_table.render_verdicts(other.verdicts))
+            for other in result.beside
+        ),
         tag("h3", "The reading"),
         tag("p", experiment.reading),
         tag("h3", "How it was made"),
-        _facts(result),
+        *(_facts(each) for each in (result, *result.beside)),
         tag("a", "To the top", href="#top", class_="top"),
         class_="experiment",
         id=slug(result.name),
@@ -171,4 +178,5 @@ for (const chart of document.querySelectorAll(".chart")) {
 }
 """
 """Makes still charts interactive; if that fails, the still ones come back."""
+_BY_ENGINE: Final = {"kernel": "By the models", "machines": "By the machines", "live": "On real sockets"}
 _TITLE: Final = "Veilcast lab report"

@@ -119,7 +119,7 @@ def _reservations(results: Sequence[StoredResult]) -> Markup:
 def _findings(title: str, found: Found) -> Markup:
     items = [
         join(
-            tag("div", tag("b", row.what), f": {describe_both(row)}. ", _link(result)),
+            tag("div", tag("b", row.what), f": {describe_both(row)}. ", _link(result), _by(row)),
             tag("div", _reason(row), class_="small"),
         )
         for result, row in found
@@ -133,6 +133,10 @@ def _titled_list(title: str, items: Sequence[Markup], colour: str) -> Markup:
         return Markup()
     listed = tag("ul", *(tag("li", item) for item in items), class_=f"findings {colour}")
     return join(tag("h2", title, class_="minor"), listed)
+
+
+def _by(row: VerdictRow) -> str:
+    return "" if row.engine == "kernel" else f", by {row.engine}"
 
 
 def _better(row: VerdictRow) -> bool:
