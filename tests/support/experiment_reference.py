@@ -19,6 +19,8 @@ from veilcast.lab.experiment.definition import (
     Figure,
     FigureCurve,
     MachineSettings,
+    OverviewCost,
+    OverviewEntry,
     QuickSettings,
     Series,
 )
@@ -116,6 +118,8 @@ STRUCTS: dict[str, tuple[type[msgspec.Struct], str]] = {
     "`[[matrices]]`": (AttackMatrix, "Series down, attackers across, one metric in each cell."),
     "`[[published]]`": (PublishedNumber, "A number that a paper prints, or states in words, held against a curve."),
     "`[[earlier]]`": (EarlierNumber, "The same for a number of an earlier run. All other fields are as above."),
+    "`[[overview]]`": (OverviewEntry, "A cell of the overview of a report: a mode and profile against an adversary."),
+    "`[[costs]]`": (OverviewCost, "A cost in the overview of a report."),
     "`[[checks]]`": (OwnCheck, "The same for a number of our own: a formula, a control, or an aim."),
 }
 

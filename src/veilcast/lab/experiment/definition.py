@@ -70,6 +70,39 @@ class AttackMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 yield f"matrices.{self.name}: `at` {name} = {value} is in no cell"
 
 
+class OverviewEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an experiment says about one mode, profile and adversary in the overview of a report."""
+
+    mode: Literal["mesh", "relay", "tree", "foil", "brokers"]
+    profile: Literal["paper", "hardened"]
+    adversary: Literal["global observer", "insiders", "server", "proxy", "nodes", "broker", "Byzantine brokers"]
+    asks: str
+    """What the adversary wants to know, such as "who subscribes"."""
+    measure: str
+    """What the number is, in a phrase."""
+    attacks: tuple[str, ...]
+    """The attackers, of which the strongest is shown."""
+    metric: str
+    chance: float
+    """The value of an attacker that has learned nothing."""
+    certain: float = 1.0
+    series: str = ""
+    at: dict[str, Any] = {}
+    """The values of the axes, and of "step"; the default is the last step."""
+
+
+class OverviewCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a mode and profile costs, in the overview of a report."""
+
+    mode: Literal["mesh", "relay", "tree", "foil", "brokers"]
+    profile: Literal["paper", "hardened"]
+    what: str
+    """The cost with its unit, such as "messages a publication"."""
+    metric: str
+    series: str = ""
+    at: dict[str, Any] = {}
+
+
 _O = TypeVar("_O", bound="ExperimentOutline")
 
 
@@ -197,6 +230,8 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
     published: tuple[PublishedNumber, ...] = ()
     earlier: tuple[EarlierNumber, ...] = ()
     checks: tuple[OwnCheck, ...] = ()
+    overview: tuple[OverviewEntry, ...] = ()
+    costs: tuple[OverviewCost, ...] = ()
 
     @property
     def stated(self) -> tuple[StatedNumber, ...]:
@@ -218,7 +253,13 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
             if not any(fnmatchcase(cell.name, pattern) for cell in cells):
                 raise ConfigError(f"machines.cells: no cell is called {pattern!r}")
         steps = {step for cell in cells for step in cell.params.observed_steps()}
-        if found := [*self._of_attackers(cells), *self._of_figures(), *self._of_numbers(), *self._of_matrices(steps)]:
+        if found := [
+            *self._of_attackers(cells),
+            *self._of_figures(),
+            *self._of_numbers(),
+            *self._of_matrices(steps),
+            *self._of_overview(cells),
+        ]:
             raise ConfigError("; ".join(found))
 
     def check_requirements(self, name: str, engine: str, data: Path | None) -> None:
@@ -296,6 +337,19 @@ class Experiment(ExperimentOutline, frozen=True, kw_only=True, forbid_unknown_fi
                 if label not in labels:
                     yield f"{place}: in figure {figure.name!r} {unknown_name('curve', label, labels)}"
 
+    def _of_overview(self, cells: list[ExperimentCell]) -> Iterator[str]:
+        """Entries of the overview about no cell, or about several."""
+        entries: tuple[OverviewEntry | OverviewCost, ...] = (*self.overview, *self.costs)
+        for entry in entries:
+            at = {name: value for name, value in entry.at.items() if name != "step"}
+            chosen = [
+                cell
+                for cell in cells
+                if cell.series == entry.series and all(cell.at.get(name) == value for name, value in at.items())
+            ]
+            if len(chosen) != 1:
+                yield f"overview of {entry.mode}, {entry.profile}: {len(chosen)} cells are so, not one"
+
     def _of_matrices(self, steps: set[float]) -> Iterator[str]:
         taken = {figure.name for figure in self.figures}
         for matrix in self.matrices:
@@ -365,4 +419,4 @@ def _package_directory() -> Traversable:
     return resources.files("veilcast") / "experiments"
 
 
-_DRAWN: Final = ("figures", "matrices", "published", "earlier", "checks")
+_DRAWN: Final = ("figures", "matrices", "published", "earlier", "checks", "overview", "costs")

@@ -17,6 +17,7 @@ from veilcast.lab.report.html_document import html_document
 from veilcast.lab.report.markup import Markup, join, slug, tag
 from veilcast.lab.report.matrix_view import MatrixView, make_matrix_view
 from veilcast.lab.report.number_format import format_duration
+from veilcast.lab.report.overview import render_overview
 from veilcast.lab.report.results import StoredResult
 from veilcast.lab.report.summary import explain_doubt, render_contents, render_summary
 from veilcast.lab.storage.location import LocalDirectory, Location
@@ -60,6 +61,7 @@ def render_page(found: Sequence[StoredResult]) -> str:
     return html_document(
         _TITLE,
         render_summary([each for result in found for each in (result, *result.beside)]),
+        render_overview(found),
         render_contents(found),
         *(_experiment(result, decisions[result.name]) for result in found),
         styles=style.MATRIX + rules,

@@ -95,6 +95,9 @@ font-variant-numeric:tabular-nums}
 .strongest b,.strongest span{display:block;white-space:nowrap}.strongest span{font-size:.6875rem}
 .decision td.cost{text-align:right;padding:.4rem .5rem .4rem .3rem}
 .decision .cost .small{display:block;font-size:.6875rem;white-space:nowrap}
+.overview :is(th,td){padding:.35rem .45rem;text-align:center;vertical-align:middle;border:0}
+.overview .small{display:block;font-size:.6875rem;white-space:nowrap;color:inherit}
+.overview a{color:inherit;font-weight:600}.overview .none{color:var(--soft)}
 .scale .shade{display:inline-block;padding:.05rem .35rem;border-radius:.25rem;margin:0 1px}
 @media print{.choices{display:none!important}.view{overflow:visible}
 .decision table{font-size:.625rem}.decision :is(th,td){padding:.35rem .1rem}
