@@ -102,7 +102,11 @@ def test_a_worker_registers_even_while_another_process_probes_its_lock(
 
     monkeypatch.setattr(crew, "_LOOK_S", 0.0)
     monkeypatch.setattr(fcntl, "flock", looked_at)
-    os.close(crew.register_worker(tmp_path, 1))
+    descriptor = crew.register_worker(tmp_path, 1)
+    assert next(looks, None) is None
+    assert list(crew.living_workers(tmp_path).values()) == [os.getpid()]
+    os.close(descriptor)
+    assert crew.living_workers(tmp_path) == {}
 
 
 def test_a_network_without_taps_takes_its_files_with_it_and_no_others(

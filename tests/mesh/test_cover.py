@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
 import pytest
 
 from support.mesh_network import LABEL, SMALL_CONFIG, TOKEN, MeshNetwork, SingleNode, advert
-from veilcast.machine import Address
+from veilcast.lab.attack.observer.leaf_rule import find_leaves
+from veilcast.machine import Address, Frame
 from veilcast.mesh.config import CoverConfig, MeshConfig
+from veilcast.sim.checkers import Checker
+from veilcast.sim.world import World
+from veilcast.wire import decode
 from veilcast.wire.base import Message
-from veilcast.wire.mesh import Decline, Invite, Subscribe, Unsubscribe
+from veilcast.wire.mesh import Decline, Invite, Notify, Subscribe, Unsubscribe
 
 
 def covering(rule: str = "one", mu: float = 1.0, delay_us: int = 0, *, fresh: bool = False) -> MeshConfig:
@@ -32,23 +40,45 @@ def invited(said: dict[str, list[Message]]) -> list[str]:
 # --- P0 Fig. 7 ----------------------------------------------------------------------------------------------
 
 
-def accuracy(children: dict[str, str]) -> tuple[int, int]:
-    """Nodes that the leaf rule classifies correctly, without the publisher: a leaf counts as a subscriber."""
-    judged = " ".join(children.values()).split()
-    right = [node for node in judged if (node[0] == "s") == (node not in children)]
-    return len(right), len(judged)
+FIG_7 = "p-f1 f1-s1 f1-s2 p-s3 s3-s4"
+"""The left picture; the others have room for covers below s1 and s3."""
 
 
-@pytest.mark.parametrize(
-    ("children", "expected"),
-    [
-        ({"p": "f1 s3", "f1": "s1 s2", "s3": "s4"}, (4, 5)),
-        ({"p": "f1 s3", "f1": "s1 s2", "s3": "s4 f3", "s1": "f2"}, (3, 7)),
-        ({"p": "f1 s3", "f1": "s1 s2", "s3": "s4 f3", "s1": "f2", "f3": "f4"}, (4, 8)),
-    ],
-)
-def test_fig_7_the_attackers_accuracy(children: dict[str, str], expected: tuple[int, int]) -> None:
-    assert accuracy(children) == expected
+class NotifyLinks(Checker):
+    """The links that notifications take, as an observer of all links has them."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[str, str]] = []
+
+    def on_frames(self, world: World, address: Address, frames: Sequence[Frame]) -> None:
+        for frame in frames:
+            if frame.data[:1] != b"\0" and isinstance(decode(frame.data), Notify):
+                self.taken.append((address, frame.destination))
+
+
+def leaf_accuracy(edges: str, mu: float) -> Fraction:
+    """The accuracy of the leaf rule over the mesh without its publisher, from the frames of one publication."""
+    links = NotifyLinks()
+    network = MeshNetwork(edges, config=covering(mu=mu), checkers=[links]).run(14)
+    network.publish(b"x")
+    assert {name for name in network.notes if network.notes[name] == [b"x"]} == {"s1", "s2", "s3", "s4"}
+    names = sorted({name for link in links.taken for name in link})
+    src, dst = (np.array([names.index(link[end]) for link in links.taken], np.int32) for end in (0, 1))
+    leaves, judged = find_leaves(src, dst, len(names)), [name for name in names if name != "p"]
+    right = [leaves[names.index(name)] == name.startswith("s") for name in judged]
+    return Fraction(sum(map(bool, right)), len(judged))
+
+
+@pytest.mark.parametrize(("covers", "expected"), [("", (4, 5)), ("s1-f2 s3-f3", (3, 7)), ("s1-f2 s3-f3 f3-f4", (4, 8))])
+def test_fig_7_the_attackers_accuracy_over_the_mesh_that_the_machines_build(
+    covers: str, expected: tuple[int, int]
+) -> None:
+    assert leaf_accuracy(f"{FIG_7} {covers}", mu=1) == Fraction(*expected)
+
+
+def test_fig_7_without_covers_more_nodes_around_change_nothing() -> None:
+    """A planted fault: nodes that never ask for a cover."""
+    assert leaf_accuracy(f"{FIG_7} s1-f2 s3-f3 f3-f4", mu=0) == Fraction(4, 5)
 
 
 def test_fig_7_right_is_reproduced_with_the_machines() -> None:

@@ -5,21 +5,25 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.mesh_network import LABEL, SMALL_CONFIG, TOKEN, MeshNetwork, SingleNode, advert
-from veilcast.authority.epoch import HOUR_US
+from veilcast.authority.epoch import HOUR_US, epoch_of
 from veilcast.authority.topic_record import TopicRecord
 from veilcast.crypto import hash_chain
 from veilcast.machine import Address, Publication
-from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.advertisements import make_advert, replace_chain_value
+from veilcast.mesh.anchors import anchor_advert
+from veilcast.mesh.config import Defences, MeshConfig
 from veilcast.mesh.node import MeshNode
+from veilcast.sim.engine import START_US
 from veilcast.sim.graphs import is_connected
 from veilcast.sim.keyrings import make_keyring
 from veilcast.sim.links import LinkDelays
-from veilcast.sim.mesh.population import TOPIC
+from veilcast.sim.mesh.population import TOPIC, role_keyrings
 from veilcast.topics import All, Range, Reals, Schema
 from veilcast.wire.mesh import Advert, Subscribe, Unadvert, Unsubscribe
 
@@ -156,16 +160,40 @@ def test_p1_the_mesh_stays_connected_when_a_second_publisher_comes_late_and_when
 # --- Byzantine neighbours -----------------------------------------------------------------------------------
 
 
-def test_a_forged_lower_chain_value_attracts_no_node() -> None:
-    """It cannot go back on the chain: the lowest value that it can claim is the one it received."""
-    node = SingleNode("subscriber", "honest forger")
+def anchored(length: int = 16) -> Advert:
+    keys = role_keyrings()["publisher"].keys_at(epoch_of(START_US, HOUR_US)).topic(TOPIC)
+    return anchor_advert(make_advert(keys, Random(1).randbytes), keys, length, START_US + HOUR_US)
+
+
+@pytest.mark.parametrize(
+    ("config", "first", "attracted"),
+    [
+        pytest.param(SMALL_CONFIG, advert(), True, id="paper"),
+        pytest.param(
+            msgspec.structs.replace(SMALL_CONFIG, defences=Defences(anchors=True)), anchored(), False, id="anchors"
+        ),
+    ],
+)
+def test_a_lower_chain_value_of_a_forger_attracts_nodes_without_anchors_only(
+    config: MeshConfig, first: Advert, attracted: bool
+) -> None:
+    """The forger is three hops from the publisher, and claims none: with the value that it received, with one further
+    on the chain, and with a value of its own, which in the paper nobody has signed. A genuine lower value, handed over
+    by a node nearer to the publisher, attracts in both."""
+    node = SingleNode("subscriber", "honest forger", config)
     node.node.subscribe(LABEL, node.now)
-    first = advert()
     node.hear("honest", further(first, 2))
-    node.hear("forger", further(first, 2))
-    assert node.inward() == ["honest"]
-    node.hear("forger", further(first, 5))
-    assert node.inward() == ["honest"]
+    for hops in (2, 5):
+        node.hear("forger", further(first, hops))
+        assert node.inward() == ["honest"]
+    node.hear("forger", replace_chain_value(first, Random(7).randbytes(hash_chain.VALUE)))
+    assert ("forger" in node.inward()) is attracted
+    assert (node.node.refused["ForgedError"] > 0) is not attracted
+    tunnel = SingleNode("subscriber", "honest forger", config)
+    tunnel.node.subscribe(LABEL, tunnel.now)
+    tunnel.hear("honest", further(first, 2))
+    tunnel.hear("forger", first)
+    assert tunnel.inward() == ["forger"]
 
 
 def test_in_the_paper_profile_a_byzantine_node_can_fill_the_table_but_the_existing_way_stays() -> None:

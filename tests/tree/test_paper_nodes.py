@@ -129,7 +129,11 @@ def test_a_later_node_is_attached_to_existing_trees(routing: PaperRouting) -> No
     network.run(6)
     planted(network, N0)
     network.start("n5:1")
+    assert network.machine("n5:1").sizes()["entries"] == 0
     network.until(lambda: network.machine("n5:1").sizes()["entries"] == 1, 20)
+    network.publish("n5:1", b"from the later one")
+    network.run(5)
+    assert network.heard_by(N0) == [b"from the later one"]
 
 
 def test_a_full_filter_and_a_full_table_refuse_more() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,7 @@ from veilcast.lab.experiment.foil_params import StreamParams
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure, RunParams
 from veilcast.lab.experiment.verdicts import Score, ScoreTable
+from veilcast.lab.measure.verdicts import OwnCheck, StatedNumber, judge_value
 from veilcast.lab.runs.foil import true_streams
 from veilcast.lab.runs.mesh import coalition_training
 from veilcast.lab.runs.table import ENGINES
@@ -201,6 +203,25 @@ def test_on_real_overlays_the_same_is_drawn_of_the_same_attackers(name: str) -> 
     metrics = {(curve.attack, curve.metric) for figure in usual.figures for curve in figure.curves}
     for figure in tried.figures:
         assert {(curve.attack, curve.metric) for curve in figure.curves} <= metrics
+
+
+def missed(stated: StatedNumber) -> list[float]:
+    """Values that cannot be meant by a stated number, and that a verdict would let pass."""
+    wrong = [0.0, 2 * stated.value, -stated.value, math.nan, math.inf]
+    return [value for value in wrong if judge_value(stated, (value, value, value)) in ("fits", "near", "partly")]
+
+
+@pytest.mark.parametrize("name", definition.packaged_names())
+def test_no_stated_number_lets_0_its_double_or_nonsense_pass(name: str) -> None:
+    tried = definition.load_experiment(name)[1]
+    values = [number for number in tried.stated if number.compare == "equal" and number.value]
+    assert {number.what: found for number in values if (found := missed(number))} == {}
+
+
+def test_a_margin_as_wide_as_its_value_is_noticed() -> None:
+    """The planted fault: what a file said of foiling with ten false values."""
+    assert missed(OwnCheck(what="", value=0.01, within=0.03, figure="", curve="", x=1)) == [0.0, 0.02, -0.01]
+    assert missed(OwnCheck(what="", value=0.01, within=0.003, figure="", curve="", x=1)) == []
 
 
 def test_a_metric_that_no_run_gives_is_noticed() -> None:

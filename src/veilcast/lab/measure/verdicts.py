@@ -187,7 +187,7 @@ def judge_number(
         high=high,
         within=stated.within,
         difference=found - stated.value,
-        verdict=_word(stated, (found, low, high)),
+        verdict=judge_value(stated, (found, low, high)),
         expected=expected,
         why=why,
     )
@@ -196,7 +196,8 @@ def judge_number(
 Estimate: TypeAlias = tuple[float, float, float]
 
 
-def _word(stated: StatedNumber, ours: Estimate) -> VerdictWord:
+def judge_value(stated: StatedNumber, ours: Estimate) -> VerdictWord:
+    """The verdict on our value and the interval of its mean."""
     found, low, high = ours
     exact = stated.precision + _ROUNDING
     margin = stated.within + exact
