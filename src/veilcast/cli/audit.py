@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.audit import audit, limits, operator_files, reader
         from veilcast.lab.audit.observed import SMALL_BYTES
         from veilcast.lab.report import audit_page
+        from veilcast.lab.storage.location import require_local
     for place in arguments.captures:
         _refuse_location(place)
     fail_if = [limits.parse_limit(text) for text in arguments.fail_if]
@@ -38,6 +39,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.only_members and arguments.members is None:
         raise ConfigError("--only-members leaves out all but the members; give --members")
     if arguments.out is not None:
+        arguments.out = require_local(arguments.out)
         make_directory(arguments.out)
     members = operator_files.read_members(arguments.members) if arguments.members else ()
     links = operator_files.read_links(arguments.topology) if arguments.topology else ()

@@ -21,14 +21,15 @@ def attack(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.runs.stored_attack import attack_stored, choose_kept_experiments
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
         from veilcast.lab.spark.locations import open_location
-    stored = open_location(arguments.dir)
-    out = open_location(arguments.out) if arguments.out is not None else None
-    names = choose_kept_experiments(stored, arguments.names)
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+    master = arguments.master or LOCAL
+    stored = open_location(arguments.dir, master, options)
+    out = open_location(arguments.out, master, options) if arguments.out is not None else None
+    names = choose_kept_experiments(stored, arguments.names)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     attackers, sources, controls = _choose_attackers(arguments.attacker, say)
     found: list[dict[str, Any]] = []
-    with SparkLater(arguments.master or LOCAL, options, say) as later, Progress(None, say=say) as progress:
+    with SparkLater(master, options, say) as later, Progress(None, say=say) as progress:
         if arguments.master is not None or options != SparkOptions():
             progress.begin(f"starting Spark for {', '.join(names)}", 0, len(names))
             progress.watch(later.get())

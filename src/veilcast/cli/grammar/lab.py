@@ -51,7 +51,7 @@ def add_lab(commands: Any) -> None:
         "names", nargs="+", metavar="NAME", help="an experiment of `lab list`, a pattern (mesh-fig*), all, or a file"
     )
     run.add_argument("--seeds", type=int, metavar="N", help="number of seeds (what each experiment asks for)")
-    run.add_argument("--out", default=_OUT, metavar="DIR", help=f"the directory for results ({_OUT})")
+    run.add_argument("--out", default=_OUT, metavar="DIR", help=f"the directory or location for results ({_OUT})")
     add_spark_options(run)
     run.add_argument("--data", type=Path, metavar="DIR", help="the directory of real data ($VEILCAST_DATA)")
     run.add_argument("--trace", type=Path, metavar="FILE", help="for brokers: your own interactions, as CSV or Parquet")
@@ -89,7 +89,7 @@ def add_lab(commands: Any) -> None:
         description="Attack the tables that `lab run --keep` has kept, by the attackers of the experiment or by those "
         "that you name. If the truth was kept, the guesses are measured; if guesses were kept, they are compared.",
     )
-    attack.add_argument("dir", metavar="DIR", help="the directory of `lab run --out`")
+    attack.add_argument("dir", metavar="DIR", help="the directory or location of `lab run --out`")
     attack.add_argument("names", nargs="*", metavar="NAME", help="experiments in that directory (all that kept tables)")
     attack.add_argument(
         "--attacker",
@@ -98,13 +98,14 @@ def add_lab(commands: Any) -> None:
         metavar="ATTACK",
         help="an attacker by its name, or a Python file with one of your own; several times (those of the experiment)",
     )
-    attack.add_argument("--out", metavar="DIR", help="write guesses, measures and scores to this directory")
+    attack.add_argument("--out", metavar="DIR", help="write guesses, measures and scores there")
     add_spark_options(attack)
     runs(attack, Later("lab_attack", "attack"))
 
     report = verbs.add_parser("report", help="write one HTML page of the results in a directory")
-    report.add_argument("dir", metavar="DIR", help="the directory of `lab run --out`")
+    report.add_argument("dir", metavar="DIR", help="the directory or location of `lab run --out`")
     report.add_argument("--out", type=Path, metavar="FILE", help="where to write the page (DIR/report.html)")
+    _add_conf(report)
     runs(report, Later("lab", "report"))
 
     # Without help, it is not listed: it tells those who typed it what replaced it.
@@ -124,9 +125,7 @@ def _add_master(verb: argparse.ArgumentParser, default: str | None, told: str) -
     )
 
 
-def add_spark_options(verb: argparse.ArgumentParser) -> None:
-    """The options of every command that works on Spark."""
-    _add_master(verb, None, "short work in one process, other work on local[*]")
+def _add_conf(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--conf",
         action="append",
@@ -134,6 +133,12 @@ def add_spark_options(verb: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of Spark, before spark-defaults.conf; may be given several times",
     )
+
+
+def add_spark_options(verb: argparse.ArgumentParser) -> None:
+    """The options of every command that works on Spark."""
+    _add_master(verb, None, "short work in one process, other work on local[*]")
+    _add_conf(verb)
     verb.add_argument("--ui", action="store_true", help="serve Spark's web page, and print its address")
     verb.add_argument("--event-log", default="", metavar="DIR", help="write Spark's event log there")
 
