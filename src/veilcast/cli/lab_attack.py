@@ -13,6 +13,7 @@ from veilcast.errors import ConfigError
 
 if TYPE_CHECKING:
     from veilcast.lab.attack.foreign import AttackerSource
+    from veilcast.lab.attack.registry import Attacker
     from veilcast.lab.runs.stored_attack import AttackedRuns
 
 
@@ -47,11 +48,23 @@ def _choose_attackers(
 ) -> tuple[list[str], tuple[AttackerSource, ...], list[dict[str, Any]]]:
     """The names of the chosen attackers, the files that some of them stand in, and the controls of those."""
     from veilcast.lab.attack import foreign
-    from veilcast.lab.runs.attacker_controls import run_controls
 
     sources = tuple(foreign.read_attacker_file(Path(each)) for each in given if each.endswith(".py"))
-    own = [each for source in sources for each in foreign.load_attackers(source)]
+    own, controls = run_own_controls(sources, say)
+    names = [each for each in given if not each.endswith(".py")]
+    return [*names, *(each.name for each in own)], sources, controls
+
+
+def run_own_controls(
+    sources: Sequence[AttackerSource], say: Callable[[str], object]
+) -> tuple[list[Attacker[Any]], list[dict[str, Any]]]:
+    """Install the attackers of these files, and run their controls. Raises `ConfigError` if shuffled scores are no
+    guess."""
+    from veilcast.lab.attack import foreign
+    from veilcast.lab.runs.attacker_controls import run_controls
+
     foreign.install_attackers(sources)
+    own = [each for source in sources for each in foreign.load_attackers(source)]
     controls = []
     for attacker in own:
         result = run_controls(attacker)
@@ -59,8 +72,7 @@ def _choose_attackers(
         if not result.is_fair:
             raise ConfigError(f"{result.describe()}: its shuffled scores must be a guess")
         controls.append(result._asdict())
-    names = [each for each in given if not each.endswith(".py")]
-    return [*names, *(each.name for each in own)], sources, controls
+    return own, controls
 
 
 def _data(attacked: AttackedRuns) -> dict[str, Any]:

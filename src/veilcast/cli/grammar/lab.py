@@ -174,6 +174,14 @@ def add_audit(commands: Any) -> None:
     parser.add_argument(
         "--epoch", type=positive, default=3600, metavar="SECONDS", help="length of the network's epochs (3600)"
     )
+    parser.add_argument(
+        "--attacker",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a Python file with attackers of your own, beside those of the package; may be given several times",
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json to this directory")
     add_spark_options(parser)
     parser.set_defaults(master=None)
