@@ -1,4 +1,5 @@
-"""A real standalone cluster on loopback, a master and two workers, gives what this machine alone gives.
+"""A real standalone cluster on loopback, a master and two workers, gives what this machine alone gives, also to a file
+system over the network.
 
 The workers have a package `veilcast` of their own, which refuses to be imported: what runs there is what was sent.
 """
@@ -17,7 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from measurement.standalone_cluster import start_cluster
-from support.stored_results import tables_in
+from support.stored_results import tables_among, tables_in
+from support.webhdfs_server import webhdfs_server
 from veilcast.lab.attack.foreign import read_attacker_file
 from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.definition import Experiment, load_experiment
@@ -26,6 +28,8 @@ from veilcast.lab.experiment.workplace import Workplace
 from veilcast.lab.runs import table
 from veilcast.lab.runs.stored_attack import attack_stored
 from veilcast.lab.spark import session
+from veilcast.lab.spark.hadoop_directory import HadoopDirectory
+from veilcast.lab.spark.hadoop_gateway import HadoopSettings
 from veilcast.lab.storage.location import LocalDirectory
 
 pytestmark = pytest.mark.all_only
@@ -122,6 +126,27 @@ def test_executors_write_the_kept_tables_that_this_machine_alone_writes(
         found.append(sorted((file.table, file.rows, (out / file.path).read_bytes()) for file in files))
     assert found[0] == found[1]
     assert [table for table, _, _ in found[0]] == ["cells"] * 4 + ["truth"] * 4
+
+
+def test_executors_write_kept_tables_over_the_network_with_the_settings_of_the_driver(
+    spark: SparkSession, two_cells: Experiment, tmp_path: Path
+) -> None:
+    with webhdfs_server() as store:
+        store.files = {"/deep/there": b""}
+        mount = HadoopSettings((("fs.viewfs.mounttable.lab.link./r", f"{store.uri}/deep"),))
+        for place, out in ((spark, HadoopDirectory("viewfs://lab/r/out", mount)), (None, LocalDirectory(tmp_path))):
+            sweep.run_sweep(
+                place,
+                "two",
+                two_cells,
+                out,
+                engine="kernel",
+                runner=table.ENGINES["kernel"],
+                keep=("cells", "truth"),
+                seeds=2,
+            )
+        assert tables_among(store.below("/deep/out")) == tables_in(tmp_path)
+    assert len(tables_in(tmp_path)) == 4 + len(("measures", "scores", "verdicts"))
 
 
 def test_an_executor_that_is_killed_half_way_is_replaced(

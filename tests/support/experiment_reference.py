@@ -12,6 +12,7 @@ import sys
 import msgspec
 
 from veilcast.lab import data, user_files
+from veilcast.lab.attack.foreign import SERVES, find_roles
 from veilcast.lab.experiment import definition as experiment
 from veilcast.lab.experiment.definition import (
     AttackMatrix,
@@ -27,7 +28,8 @@ from veilcast.lab.experiment.definition import (
 from veilcast.lab.experiment.kinds import KINDS
 from veilcast.lab.experiment.reference import describe_attackers, describe_fields, find_drawn_metrics, summarize
 from veilcast.lab.measure.verdicts import EarlierNumber, OwnCheck, PublishedNumber
-from veilcast.lab.runs.table import RUNS
+from veilcast.lab.runs.stored_attack_task import STORED_ATTACKS
+from veilcast.lab.runs.table import RUNS, WITHOUT_TABLES, list_kept_tables
 
 EXAMPLE = """
 title = "Covers and degree"
@@ -132,7 +134,8 @@ def render_reference() -> str:
     for name, params in KINDS.items():
         parts.append(f"### `{name}`\n\n{inspect.getdoc(params)}\n\n{_table(params)}")
     parts.append(f"## Attackers\n\n{_ATTACKERS}\n\n{_attackers()}")
-    parts.append(_OWN_ATTACKERS.format(example=OWN_ATTACKER.strip()))
+    parts.append(_OWN_ATTACKERS.format(example=OWN_ATTACKER.strip(), observed=_observed()))
+    parts.append(f"## Kept tables\n\n{_KEPT}\n\n{_kept_tables()}")
     parts.append(f"## Metrics\n\n{_METRICS}\n\n{_metrics()}")
     rows = [f"| `{name}` | {text} | {bound} |" for name, (text, bound) in _OWN_FORMATS.items()]
     table = "\n".join(["| parameter | format | bounds |", "|---|---|---|", *rows])
@@ -169,6 +172,28 @@ def _attackers() -> str:
     rows = ["| looks for | from | names |", "|---|---|---|"]
     for each in describe_attackers():
         rows.append(f"| {each.target} | {each.place} | {', '.join(f'`{name}`' for name in each.names)} |")
+    return "\n".join(rows)
+
+
+def _observed() -> str:
+    rows = ["| kind of run | it observes | it looks for |", "|---|---|---|"]
+    for kind, observed in SERVES.items():
+        classes = ", ".join(f"`{each.__name__}` of `{each.__module__}`" for each in observed)
+        roles = ", ".join(dict.fromkeys(f"`{role}`" for each in observed for role in find_roles(each)))
+        rows.append(f"| `{kind}` | {classes} | {roles} |")
+    return "\n".join(rows)
+
+
+def _kept_tables() -> str:
+    rows = ["| kind | engine | tables | `lab attack` |", "|---|---|---|---|"]
+    for kind, engines in RUNS.items():
+        if kind in WITHOUT_TABLES:
+            rows.append(f"| `{kind}` | | none: {WITHOUT_TABLES[kind]} | |")
+            continue
+        for engine in engines:
+            names = ", ".join(f"`{name}`" for name in list_kept_tables(kind, engine)) or "none"
+            again = "yes" if engine in STORED_ATTACKS.get(kind, {}) else "no"
+            rows.append(f"| `{kind}` | {engine} | {names} | {again} |")
     return "\n".join(rows)
 
 
@@ -230,6 +255,9 @@ _ATTACKERS = (
     "of their own; the error about a wrong curve names them. You can bring [attackers of your "
     "own](#attackers-of-your-own)."
 )
+_KEPT = """Runs hand observation tables to their attackers, and get `guesses`; `measure` joins the truth.
+`--keep` stores these tables, and `lab attack` attacks them again. `veilcast.observe` and `veilcast.lab.tables` define
+their columns."""
 _OWN_ATTACKERS = """## Attackers of your own
 
 An attacker is a function from observations to scores. A Python file with `ATTACKER` or `ATTACKERS` brings one
@@ -239,20 +267,23 @@ or several:
 {example}
 ```
 
-`attackers = ["file:mine.py"]` in an experiment makes its names known to `attacks` (kind `mesh.epochs`) and
-`guessers` (kinds that foil); `lab run mesh-attacks --attacker mine.py` puts it beside the attackers of any
-experiment. An installed distribution can offer attackers by entry points of the group `veilcast.attackers`:
-an experiment that uses such a name gets it. Executors get the text of a file; they must have the distribution
-of an entry point.
+`attackers = ["file:mine.py"]` in an experiment makes its names known to `attacks` and `guessers`;
+`lab run mesh-attacks --attacker mine.py` puts it beside the attackers of any experiment, `lab attack DIR` lets
+it attack stored runs, and `veilcast audit --attacker mine.py` captures. An installed distribution can offer
+attackers by entry points of the group `veilcast.attackers`: an experiment that uses such a name gets it.
+Executors get the text of a file; they must have the distribution of an entry point.
 
-It observes `WireObservations` or `EpochObservations` (a global observer), `CoalitionObservations` (insiders),
-all of kind `mesh.epochs`, or `StreamObservations` (a broker of foiled streams; the role is `truth`, the
-scores are probabilities).
+{observed}
 
-- **Controls.** Before the sweep each attacker runs where attackers of the package succeed, over twenty seeds:
-  on a mesh of 150 nodes without defence over ten epochs, or on streams among independent noise (positive
-  control), and again with its scores dealt out at random (null control, as shuffled labels). Both are
-  printed, and stand in `--json`. An attacker whose shuffled scores are no guess is refused. One that does no
+A relay's scores have a row for each topic and a column for each user, or what the role asks for
+(`veilcast.lab.attack.server.attackers` has the table). Scores of a stream are probabilities. All others have one
+number for each node, or one row of them for each topic.
+
+- **Controls.** Before the sweep each attacker runs where attackers of the package succeed, over twenty seeds: on
+  a mesh of 150 nodes without defence over ten epochs, on the paper's trees or relay, on streams among
+  independent noise, or, over ten seeds, on captured wires of a mesh whose messages leave at once. This is the
+  positive control. The null control is the same with its scores dealt out at random, as shuffled labels. Both
+  are printed, and stand in `--json`. An attacker whose shuffled scores are no guess is refused. One that does no
   better than a guess in the positive control is reported as such.
 - **The truth.** An attacker gets a copy of its observations and nothing else. A file that imports a room that
   knows the truth (`veilcast.lab.measure`, `veilcast.lab.runs`, ...) is refused, as the package's own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,12 @@ from veilcast.lab.storage.location import LocalDirectory
 
 def tables_in(out: Path) -> dict[str, bytes]:
     """Every table of a result, byte for byte. The part of a name that is an attempt's own is left out."""
-    found = [(_plain(path.relative_to(out).as_posix()), path.read_bytes()) for path in sorted(out.rglob("*.parquet"))]
+    return tables_among({path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*.parquet")})
+
+
+def tables_among(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The same of the files of another file system, by name."""
+    found = [(_plain(name), data) for name, data in sorted(files.items()) if name.endswith(".parquet")]
     assert len(dict(found)) == len(found), "two attempts have left the same file"
     return dict(found)
 

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,9 +17,11 @@ from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.files import make_directory
 from veilcast.cli.lab import lab_extra
+from veilcast.cli.lab_attack import run_own_controls
 from veilcast.errors import ConfigError
 
 if TYPE_CHECKING:
+    from veilcast.lab.attack.registry import Attacker
     from veilcast.lab.audit.attacker_reports import AttackerReport
     from veilcast.lab.audit.audit import Audit, CaptureAudit
 
@@ -29,6 +31,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.audit import audit, limits, operator_files, reader
         from veilcast.lab.audit.observed import SMALL_BYTES
         from veilcast.lab.report import audit_page
+        from veilcast.lab.storage.location import require_local
     for place in arguments.captures:
         _refuse_location(place)
     fail_if = [limits.parse_limit(text) for text in arguments.fail_if]
@@ -38,12 +41,15 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.only_members and arguments.members is None:
         raise ConfigError("--only-members leaves out all but the members; give --members")
     if arguments.out is not None:
+        arguments.out = require_local(arguments.out)
         make_directory(arguments.out)
     members = operator_files.read_members(arguments.members) if arguments.members else ()
     links = operator_files.read_links(arguments.topology) if arguments.topology else ()
     epoch_us = round(arguments.epoch * 1_000_000)
     listed, only = {member.node for member in members}, arguments.only_members
-    observe = partial(reader.observe, arguments.captures, epoch_us, links, listed, only_listed=only)
+    say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
+    own, controls = _load_attackers(arguments.attacker, say)
+    observe = partial(reader.observe, arguments.captures, epoch_us, links, listed, only_listed=only, own=own)
     asked = arguments.master is not None or arguments.conf or arguments.ui or arguments.event_log
     if not asked and sum(map(_bytes, arguments.captures)) <= SMALL_BYTES:
         seen = observe()
@@ -51,7 +57,6 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         with lab_extra():
             from veilcast.lab.spark import LOCAL, Progress, SparkOptions, session
         options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
-        say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
         with session(arguments.master or LOCAL, options, say) as spark, Progress(spark, say=say):
             seen = observe(spark=spark)
     found = audit.audit_capture(seen, links, members)
@@ -63,6 +68,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         "crossed": [str(limit) for limit in crossed],
         "remarks": [*found.remarks, *worst.remarks],
         "left_out": msgspec.to_builtins(found.left_out),
+        "controls": controls,
         "other_networks": [{**msgspec.to_builtins(each), "found": each.found()} for each in others],
     }
     lines = [*_lines(found), *(f"failed: {limit}" for limit in crossed)]
@@ -70,6 +76,22 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         pages = audit_page.write_pages(arguments.out, found, fail_if)
         lines += [f"the page: {page}" for page in pages]
     return Report(data, lines, FAILED_CHECK if crossed else 0)
+
+
+def _load_attackers(
+    files: list[Path], say: Callable[[str], object]
+) -> tuple[list[Attacker[Any]], list[dict[str, Any]]]:
+    """The attackers of the user's own, and their controls."""
+    with lab_extra():
+        from veilcast.lab.attack import foreign
+    sources = [foreign.read_attacker_file(each) for each in files]
+    for source in sources:
+        for each in foreign.load_attackers(source):
+            if not foreign.serves(each, "mesh.wires"):
+                raise ConfigError(
+                    f"{source.place}: attacker {each.name} does not observe captures (CaptureObservations)"
+                )
+    return run_own_controls(sources, say) if sources else ([], [])
 
 
 def _refuse_location(place: Path) -> None:

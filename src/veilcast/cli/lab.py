@@ -68,7 +68,6 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.runs.table import choose_kept_tables
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
         from veilcast.lab.spark.locations import open_location
-    out = open_location(arguments.out)
     keep = [name for name in arguments.keep.split(",") if name]
     kept: dict[str, list[str]] = {}
     for name, definition, engine in chosen:
@@ -89,6 +88,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     notes = check_user_files(own)
     for note in notes:
         say(note)
+    out = open_location(arguments.out, arguments.master or LOCAL, options)
     runners, controls = _add_attackers(chosen, arguments.attacker, say)
     if on_spark:
         # Java starts while the stored results are checked.
@@ -251,8 +251,12 @@ def _on_trace(
 def report(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
         from veilcast.lab.report import results_page
+        from veilcast.lab.spark import LOCAL, SparkOptions
         from veilcast.lab.spark.locations import open_location
-    path = results_page.write_report([open_location(place) for place in arguments.dirs], arguments.out)
+        from veilcast.lab.storage.location import require_local
+    out = None if arguments.out is None else require_local(arguments.out)
+    options = SparkOptions.parse(arguments.conf)
+    path = results_page.write_report([open_location(place, LOCAL, options) for place in arguments.dirs], out)
     return Report({"page": str(path)}, [f"wrote {path}"])
 
 

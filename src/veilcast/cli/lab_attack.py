@@ -13,6 +13,7 @@ from veilcast.errors import ConfigError
 
 if TYPE_CHECKING:
     from veilcast.lab.attack.foreign import AttackerSource
+    from veilcast.lab.attack.registry import Attacker
     from veilcast.lab.runs.stored_attack import AttackedRuns
 
 
@@ -21,14 +22,15 @@ def attack(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.runs.stored_attack import attack_stored, choose_kept_experiments
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
         from veilcast.lab.spark.locations import open_location
-    stored = open_location(arguments.dir)
-    out = open_location(arguments.out) if arguments.out is not None else None
-    names = choose_kept_experiments(stored, arguments.names)
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+    master = arguments.master or LOCAL
+    stored = open_location(arguments.dir, master, options)
+    out = open_location(arguments.out, master, options) if arguments.out is not None else None
+    names = choose_kept_experiments(stored, arguments.names)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     attackers, sources, controls = _choose_attackers(arguments.attacker, say)
     found: list[dict[str, Any]] = []
-    with SparkLater(arguments.master or LOCAL, options, say) as later, Progress(None, say=say) as progress:
+    with SparkLater(master, options, say) as later, Progress(None, say=say) as progress:
         if arguments.master is not None or options != SparkOptions():
             progress.begin(f"starting Spark for {', '.join(names)}", 0, len(names))
             progress.watch(later.get())
@@ -46,11 +48,23 @@ def _choose_attackers(
 ) -> tuple[list[str], tuple[AttackerSource, ...], list[dict[str, Any]]]:
     """The names of the chosen attackers, the files that some of them stand in, and the controls of those."""
     from veilcast.lab.attack import foreign
-    from veilcast.lab.runs.attacker_controls import run_controls
 
     sources = tuple(foreign.read_attacker_file(Path(each)) for each in given if each.endswith(".py"))
-    own = [each for source in sources for each in foreign.load_attackers(source)]
+    own, controls = run_own_controls(sources, say)
+    names = [each for each in given if not each.endswith(".py")]
+    return [*names, *(each.name for each in own)], sources, controls
+
+
+def run_own_controls(
+    sources: Sequence[AttackerSource], say: Callable[[str], object]
+) -> tuple[list[Attacker[Any]], list[dict[str, Any]]]:
+    """Install the attackers of these files, and run their controls. Raises `ConfigError` if shuffled scores are no
+    guess."""
+    from veilcast.lab.attack import foreign
+    from veilcast.lab.runs.attacker_controls import run_controls
+
     foreign.install_attackers(sources)
+    own = [each for source in sources for each in foreign.load_attackers(source)]
     controls = []
     for attacker in own:
         result = run_controls(attacker)
@@ -58,8 +72,7 @@ def _choose_attackers(
         if not result.is_fair:
             raise ConfigError(f"{result.describe()}: its shuffled scores must be a guess")
         controls.append(result._asdict())
-    names = [each for each in given if not each.endswith(".py")]
-    return [*names, *(each.name for each in own)], sources, controls
+    return own, controls
 
 
 def _data(attacked: AttackedRuns) -> dict[str, Any]:

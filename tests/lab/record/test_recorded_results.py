@@ -1,4 +1,4 @@
-"""The results in the repository are those that the code gives, follow from their scores, and are what experiments expect."""
+"""The results in the repository are what the code gives, follow from their scores, and are as experiments expect."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from veilcast.lab.experiment.definition import load_experiment, packaged_names
 from veilcast.lab.experiment.kinds import KINDS
 from veilcast.lab.experiment.mesh_params import MeshEpochs, MeshFlows, MeshPruning
 from veilcast.lab.experiment.params import Measure
-from veilcast.lab.runs.table import ENGINES, RUNS, find_run
+from veilcast.lab.runs.stored_attack_task import STORED_ATTACKS, find_stored_attack
+from veilcast.lab.runs.table import ENGINES, KEPT_TABLES, RUNS, WITHOUT_TABLES, find_run, list_kept_tables
 
 BOTH = ("kernel", "machines")
 SMALL = MeshFlows(nodes=40, ratio=0.2)
@@ -133,3 +134,18 @@ def test_packaged_experiments_name_engines_that_their_kinds_have() -> None:
         experiment = load_experiment(name)[1]
         for engine in experiment.engines:
             assert all(engine in RUNS[cell.params.kind()] for cell in experiment.make_cells(engine=engine)), name
+
+
+def test_every_kind_of_run_gives_tables_or_says_why_not() -> None:
+    assert set(KEPT_TABLES) | set(WITHOUT_TABLES) == set(RUNS)
+    assert not set(KEPT_TABLES) & set(WITHOUT_TABLES)
+
+
+def test_every_kind_that_keeps_guesses_of_a_model_can_be_attacked_again() -> None:
+    kept = {kind for kind in KEPT_TABLES if {"guesses", "stream_guesses"} & set(list_kept_tables(kind, "kernel"))}
+    assert kept == {kind for kind, engines in STORED_ATTACKS.items() if "kernel" in engines}
+    for kind, engines in STORED_ATTACKS.items():
+        for engine in engines:
+            found = find_stored_attack(kind, engine)
+            assert callable(found.attack_tables)
+            assert callable(found.measure_guesses)

@@ -51,7 +51,7 @@ def add_lab(commands: Any) -> None:
         "names", nargs="+", metavar="NAME", help="an experiment of `lab list`, a pattern (mesh-fig*), all, or a file"
     )
     run.add_argument("--seeds", type=int, metavar="N", help="number of seeds (what each experiment asks for)")
-    run.add_argument("--out", default=_OUT, metavar="DIR", help=f"the directory for results ({_OUT})")
+    run.add_argument("--out", default=_OUT, metavar="DIR", help=f"the directory or location for results ({_OUT})")
     add_spark_options(run)
     run.add_argument("--data", type=Path, metavar="DIR", help="the directory of real data ($VEILCAST_DATA)")
     run.add_argument("--trace", type=Path, metavar="FILE", help="for brokers: your own interactions, as CSV or Parquet")
@@ -92,7 +92,7 @@ def add_lab(commands: Any) -> None:
         description="Attack the tables that `lab run --keep` has kept, by the attackers of the experiment or by those "
         "that you name. If the truth was kept, the guesses are measured; if guesses were kept, they are compared.",
     )
-    attack.add_argument("dir", metavar="DIR", help="the directory of `lab run --out`")
+    attack.add_argument("dir", metavar="DIR", help="the directory or location of `lab run --out`")
     attack.add_argument("names", nargs="*", metavar="NAME", help="experiments in that directory (all that kept tables)")
     attack.add_argument(
         "--attacker",
@@ -101,7 +101,7 @@ def add_lab(commands: Any) -> None:
         metavar="ATTACK",
         help="an attacker by its name, or a Python file with one of your own; several times (those of the experiment)",
     )
-    attack.add_argument("--out", metavar="DIR", help="write guesses, measures and scores to this directory")
+    attack.add_argument("--out", metavar="DIR", help="write guesses, measures and scores there")
     add_spark_options(attack)
     runs(attack, Later("lab_attack", "attack"))
 
@@ -110,10 +110,11 @@ def add_lab(commands: Any) -> None:
         "dirs",
         nargs="+",
         metavar="DIR",
-        help="a directory of `lab run --out`; an experiment by models in one and by machines in another is drawn once, "
-        "with both",
+        help="a directory or location of `lab run --out`; an experiment by models in one and by machines in another is "
+        "drawn once, with both",
     )
     report.add_argument("--out", type=Path, metavar="FILE", help="where to write the page (the first DIR/report.html)")
+    _add_conf(report)
     runs(report, Later("lab", "report"))
 
     record = verbs.add_parser(
@@ -157,9 +158,7 @@ def _add_master(verb: argparse.ArgumentParser, default: str | None, told: str) -
     )
 
 
-def add_spark_options(verb: argparse.ArgumentParser) -> None:
-    """The options of every command that works on Spark."""
-    _add_master(verb, None, "short work in one process, other work on local[*]")
+def _add_conf(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--conf",
         action="append",
@@ -167,6 +166,12 @@ def add_spark_options(verb: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of Spark, before spark-defaults.conf; may be given several times",
     )
+
+
+def add_spark_options(verb: argparse.ArgumentParser) -> None:
+    """The options of every command that works on Spark."""
+    _add_master(verb, None, "short work in one process, other work on local[*]")
+    _add_conf(verb)
     verb.add_argument("--ui", action="store_true", help="serve Spark's web page, and print its address")
     verb.add_argument("--event-log", default="", metavar="DIR", help="write Spark's event log there")
 
@@ -201,6 +206,14 @@ def add_audit(commands: Any) -> None:
     )
     parser.add_argument(
         "--epoch", type=positive, default=3600, metavar="SECONDS", help="length of the network's epochs (3600)"
+    )
+    parser.add_argument(
+        "--attacker",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a Python file with attackers of your own, beside those of the package; may be given several times",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json to this directory")
     add_spark_options(parser)

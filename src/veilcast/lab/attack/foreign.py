@@ -24,7 +24,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -36,8 +36,11 @@ import numpy as np
 from veilcast.errors import ConfigError, LocalError, StorageError
 from veilcast.lab.attack import registry
 from veilcast.lab.attack.insider.observations import CoalitionObservations
-from veilcast.lab.attack.observer.observations import EpochObservations, WireObservations
+from veilcast.lab.attack.insider.tree_nodes import TreeObservations
+from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.registry import PUBLISHER, SUBSCRIBER, Attacker
+from veilcast.lab.attack.server.attackers import PSEUDONYM
+from veilcast.lab.attack.server.observations import ServerObservations
 from veilcast.lab.attack.stream.model import StreamObservations
 
 
@@ -113,7 +116,12 @@ def _load(source: AttackerSource) -> tuple[Attacker[Any], ...]:
         raise ConfigError(f"{source.place}: ATTACKERS is empty")
     for each in several:
         _check(source.place, each)
-    return tuple(replace(each, score=_GuardedScore(each, source.place)) for each in several)
+    return tuple(replace(each, score=_GuardedScore(each, source.place, source)) for each in several)
+
+
+def _restore_score(source: AttackerSource, name: str) -> Any:
+    """The guarded score of an attacker, in a process that has its source alone."""
+    return next(each.score for each in _load(source) if each.name == name)
 
 
 def _run_file(source: AttackerSource) -> object:
@@ -167,19 +175,31 @@ def _check(place: str, found: object) -> None:
     if found.observes not in OBSERVED:
         names = ", ".join(each.__name__ for each in OBSERVED)
         raise ConfigError(f"{place}: attacker {found.name} observes none of {names}")
-    roles = ("truth",) if found.observes is StreamObservations else (SUBSCRIBER, PUBLISHER)
+    roles = find_roles(found.observes)
     if found.role not in roles:
         raise ConfigError(f"{place}: attacker {found.name} looks for {found.role!r}, not for {' or '.join(roles)}")
+    if found.observes in (TreeObservations, ServerObservations):
+        parts = [field.name for field in fields(found.observes)]
+        for need in found.needs:
+            if need not in parts:
+                raise ConfigError(f"{place}: attacker {found.name} needs {need!r}, and not one of {', '.join(parts)}")
     if not callable(found.score):
         raise ConfigError(f"{place}: the score of attacker {found.name} is no function")
 
 
 @dataclass(frozen=True)
 class _GuardedScore:
-    """The score of a foreign attacker: it gets a copy, and what it returns is checked."""
+    """The score of a foreign attacker: it gets a copy, and what it returns is checked. An executor that a score is sent
+    to loads the attacker's source."""
 
     attacker: Attacker[Any]
     place: str
+    source: AttackerSource | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.source is not None:
+            return _restore_score, (self.source, self.attacker.name)
+        return _GuardedScore, (self.attacker, self.place)
 
     def __call__(self, observed: Any) -> Any:
         try:
@@ -192,14 +212,27 @@ class _GuardedScore:
                 self._fail(f"its probabilities have shape {scores.shape}, and candidates {wanted}")
             if not np.isfinite(scores).all() or (scores < 0).any() or not np.allclose(scores.sum(axis=-1), 1):
                 self._fail("its probabilities of the candidates of a step are not shares of 1")
+        elif isinstance(observed, ServerObservations):
+            if scores.ndim != 2:
+                self._fail(f"its scores have shape {scores.shape}, and not rows x columns")
         elif scores.ndim not in (1, 2) or scores.shape[-1] != observed.nodes or not scores.size:
             self._fail(f"its scores have shape {scores.shape}, and there are {observed.nodes} nodes")
-        elif not np.isfinite(scores).all():
+        if not np.isfinite(scores).all():
             self._fail(f"{np.count_nonzero(~np.isfinite(scores))} of its scores are no finite numbers")
         return scores
 
     def _fail(self, why: str, error: Exception | None = None) -> NoReturn:
         raise LocalError(f"attacker {self.attacker.name} ({self.place}): {why}") from error
+
+
+def find_roles(observes: type[Any]) -> tuple[str, ...]:
+    """The roles that a foreign attacker on these observations can look for."""
+    return _ROLES.get(observes, (SUBSCRIBER, PUBLISHER))
+
+
+def serves(attacker: Attacker[Any], kind: str) -> bool:
+    """Whether runs of this kind have what the attacker observes."""
+    return any(issubclass(observed, attacker.observes) for observed in SERVES.get(kind, ()))
 
 
 def _describe(error: BaseException) -> str:
@@ -219,10 +252,28 @@ GROUP: Final = "veilcast.attackers"
 OBSERVED: Final[tuple[type[Any], ...]] = (
     WireObservations,
     EpochObservations,
+    CaptureObservations,
     CoalitionObservations,
+    TreeObservations,
+    ServerObservations,
     StreamObservations,
 )
 """What a foreign attacker can observe: the observations that runs of experiments have."""
+SERVES: Final[dict[str, tuple[type[Any], ...]]] = {
+    "mesh.epochs": (EpochObservations, CoalitionObservations),
+    "mesh.wires": (CaptureObservations,),
+    "tree.attacks": (TreeObservations,),
+    "tree.definitions": (TreeObservations,),
+    "relay.attacks": (ServerObservations,),
+    **dict.fromkeys(("foil.guesses", "foil.categories", "foil.game", "foil.overhead"), (StreamObservations,)),
+}
+"""Kind of run -> the observations that its attackers have."""
+_ROLES: Final[dict[type[Any], tuple[str, ...]]] = {
+    StreamObservations: ("truth",),
+    TreeObservations: (SUBSCRIBER,),
+    ServerObservations: (SUBSCRIBER, PUBLISHER, PSEUDONYM),
+}
+"""The roles that an attacker can look for, where they are not those of a mesh."""
 FORBIDDEN: Final = (
     "veilcast.authority",
     "veilcast.brokers",

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from veilcast.lab import capture, tables
 from veilcast.lab.attack.grouped_tables import distinct_values
 from veilcast.lab.attack.observer import capture_job
+from veilcast.lab.attack.observer.observations import CaptureObservations
 from veilcast.lab.attack.observer.publication_waves import estimate_heartbeat_us
 from veilcast.lab.attack.observer.reduced_cells import HEARTBEAT_US, RecordParts, ReducedCells
+from veilcast.lab.attack.registry import Attacker
 from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.audit import networks
 from veilcast.lab.audit.observed import BIN, PARTS, AttackerGuesses, ObservedCapture, ObservedNetwork, require_one
@@ -38,16 +40,18 @@ def observe(
     listed: Collection[str] = (),
     *,
     only_listed: bool = False,
+    own: Sequence[Attacker[CaptureObservations]] = (),
     spark: SparkSession | None = None,
 ) -> ObservedCapture:
-    """Observe each network of the captures; `networks.split_networks` defines a network."""
+    """Observe each network of the captures; `networks.split_networks` defines a network. `own` are attackers beside
+    those of the package."""
     trusted = networks.listed_nodes(links, listed)
     if spark is None:
         cells, reading = capture.read(captures, run="", epoch_us=epoch_us, trusted=trusted)
-        return _observe(cells, reading, links, listed, only_listed, None)
+        return _observe(cells, reading, links, listed, only_listed, own, None)
     frame, reading = capture.read(captures, run="", epoch_us=epoch_us, trusted=trusted, spark=spark)
     try:
-        return _observe(frame, reading, links, listed, only_listed, spark)
+        return _observe(frame, reading, links, listed, only_listed, own, spark)
     except SPARK_ERRORS as error:
         raise translate_error(error) from error
 
@@ -58,6 +62,7 @@ def _observe(
     links: Sequence[OverlayLink],
     listed: Collection[str],
     only_listed: bool,
+    own: Sequence[Attacker[CaptureObservations]],
     spark: SparkSession | None,
 ) -> ObservedCapture:
     engine, convert = engine_of(cells), _converter(spark)
@@ -83,7 +88,7 @@ def _observe(
             row for run, network in zip(runs, found, strict=True) for row in _overlay(run, network, links, runs[run])
         ]
         observed["topology"] = convert(tables.from_rows(TopologyRow, told))
-    chosen = capture_job.choose_attackers(None, published=False, trained=False)
+    chosen = [*capture_job.choose_attackers(None, published=False, trained=False), *own]
     parts = convert(tables.from_rows(RecordParts, [_cut(run, rows) for run, rows in runs.items()]))
     reduced = ReducedCells(observed, capture_job.needed_parts(chosen), parts)
     guesses = _collect(capture_job.guess_from_reduced(reduced, observed, chosen, {}))

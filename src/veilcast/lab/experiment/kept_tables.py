@@ -12,7 +12,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +23,7 @@ from veilcast.errors import StorageError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.experiment.recorder import TableRecorder
 from veilcast.lab.spark.locations import LocationAddress
-from veilcast.lab.storage.location import Location, iterate_chunks
+from veilcast.lab.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,11 +101,11 @@ class _OpenTable:
     """A file that is being written; rows wait until they fill a row group."""
 
     def __init__(self, table: str, location: Location, name: str, metadata: dict[bytes, bytes]) -> None:
-        self._table, self._location, self._name = table, location, name
+        self._table, self._name = table, name
         self._schema = tables.arrow_schema(tables.TABLES[table]).with_metadata(metadata)
         self._waiting: list[pa.Table] = []
         self._rows = self._waiting_rows = 0
-        self._file = location.open_new(name)
+        self._file = _DigestedFile(location.open_new(name))
         self._writer: Any = pq.ParquetWriter(self._file, self._schema, compression="zstd")
 
     def append(self, part: pa.Table) -> None:
@@ -118,12 +118,7 @@ class _OpenTable:
         self._flush()
         self._writer.close()
         self._file.close()
-        digest, size = hashlib.sha256(), 0
-        with self._location.open_file(self._name) as data:
-            for part in iterate_chunks(data):
-                digest.update(part)
-                size += len(part)
-        return KeptFile(self._table, self._name, self._rows, size, digest.hexdigest())
+        return KeptFile(self._table, self._name, self._rows, self._file.tell(), self._file.digest.hexdigest())
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -133,6 +128,32 @@ class _OpenTable:
         self._writer.write_table(whole, row_group_size=_GROUP_ROWS)
         self._rows += len(whole)
         self._waiting, self._waiting_rows = [], 0
+
+
+class _DigestedFile:
+    """A new file, whose digest is known without reading it again."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._size = file, 0
+        self.digest = hashlib.sha256()
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def write(self, data: bytes | memoryview) -> int:
+        self.digest.update(data)
+        self._size += memoryview(data).nbytes
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def run_name(cell: str, seed: int) -> str:

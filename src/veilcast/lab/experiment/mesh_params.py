@@ -336,6 +336,8 @@ class MeshWires(RunParams, frozen=True, kw_only=True, tag="mesh.wires"):
     """The share of the other nodes that act as subscribers."""
     publishers: int = 1
     publications: int = 1
+    attacks: tuple[str, ...] = ()
+    """Names of attackers beside those that a run asks in any case: attackers of your own, mostly."""
 
     def __post_init__(self) -> None:
         self.check_shares("rewire", "ratio", "kappa")
@@ -344,6 +346,9 @@ class MeshWires(RunParams, frozen=True, kw_only=True, tag="mesh.wires"):
         check_degree(self.degree, self.nodes)
         if (self.wire == "cells") != (self.kappa > 0):
             raise ConfigError('wire = "cells" is the hardened network, with a kappa above 0; "prompt" the paper\'s')
+
+    def named_attackers(self) -> tuple[str, ...]:
+        return self.attacks
 
 
 def check_nodes(nodes: int) -> None:

@@ -45,6 +45,8 @@ class RelayAttacks(RunParams, frozen=True, kw_only=True, tag="relay.attacks"):
     """Number of topics that the server, being a user too, can ask about in an epoch."""
     observers: tuple[RelayObserver, ...] = ("server", "proxy", "wires", "server and wires")
     """The adversaries."""
+    attacks: tuple[str, ...] = ()
+    """Names of attackers beside those that a run asks in any case: attackers of your own, mostly."""
 
     def __post_init__(self) -> None:
         self.check_shares("ratio", "churn")
@@ -60,6 +62,9 @@ class RelayAttacks(RunParams, frozen=True, kw_only=True, tag="relay.attacks"):
 
     def data_sources(self, engine: str) -> list[str]:
         return ["deezer"] if self.graph else []
+
+    def named_attackers(self) -> tuple[str, ...]:
+        return self.attacks
 
     def user_files(self) -> list[UserFile]:
         path = file_path(self.subscriptions)

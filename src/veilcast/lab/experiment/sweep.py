@@ -32,7 +32,7 @@ from veilcast.lab.experiment.workplace import Workplace
 from veilcast.lab.measure import summary
 from veilcast.lab.spark.code_archive import code_fingerprint
 from veilcast.lab.spark.locations import address_of
-from veilcast.lab.storage.location import Location
+from veilcast.lab.storage.location import LocalDirectory, Location
 from veilcast.lab.tables import MeasureRow, ScoreRow, VerdictRow
 
 if TYPE_CHECKING:
@@ -168,7 +168,8 @@ def _scores(
     cells at a time."""
     files = [one.measures.path for one in manifest.stored]
     rows = sum(one.rows for one in manifest.stored)
-    if rows > _ROWS_HERE and place.session is not None and place.sees_files:
+    shared = place.sees_files or not isinstance(out, LocalDirectory)
+    if rows > _ROWS_HERE and place.session is not None and shared:
         found = _summarise_on_spark(place.session, name, out, files)
     else:
         found = []

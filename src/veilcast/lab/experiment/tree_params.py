@@ -62,6 +62,8 @@ class TreeCoalition(TreeParams, frozen=True, kw_only=True):
     """The share of nodes that are in the coalition."""
     publications: int = 1
     """Publications of each topic in an epoch."""
+    attacks: tuple[str, ...] = ()
+    """Names of attackers beside those that a run asks in any case: attackers of your own, mostly."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,6 +74,9 @@ class TreeCoalition(TreeParams, frozen=True, kw_only=True):
 
     def observed_steps(self) -> tuple[float, ...]:
         return self.steps
+
+    def named_attackers(self) -> tuple[str, ...]:
+        return self.attacks
 
 
 class TreeAttacks(TreeCoalition, frozen=True, kw_only=True, tag="tree.attacks"):

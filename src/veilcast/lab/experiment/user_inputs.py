@@ -20,7 +20,6 @@ from veilcast.lab.attack import foreign, registry
 from veilcast.lab.attack.foreign import AttackerSource
 from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.registry import Attacker
-from veilcast.lab.attack.stream.model import StreamObservations
 from veilcast.lab.experiment.definition import Experiment, Series
 from veilcast.lab.experiment.file_problems import unknown_name
 from veilcast.lab.experiment.mesh_params import MeshEpochs
@@ -56,29 +55,30 @@ def check_attackers(name: str, experiment: Experiment) -> dict[str, Attacker[Any
     """
     foreign.install_attackers(find_sources(experiment))
     for cell in experiment.make_cells():
-        observed = StreamObservations if not isinstance(cell.params, MeshEpochs) else None
-        known = cell.params.KNOWN_ATTACKERS or (registry.attack_names(observed) if observed else ())
+        kind = cell.params.kind()
+        ours = (one for observed in foreign.SERVES.get(kind, ()) for one in registry.attack_names(observed))
+        known = cell.params.KNOWN_ATTACKERS or tuple(dict.fromkeys(ours))
         for attack in cell.params.named_attackers():
             if attack not in known and attack not in registry.FOREIGN:
                 raise ConfigError(f"experiment {name}: {unknown_name('attacker', attack, (*known, *registry.FOREIGN))}")
             own = registry.FOREIGN.get(attack)
-            if own is not None and (own.observes is StreamObservations) == isinstance(cell.params, MeshEpochs):
-                raise ConfigError(f"experiment {name}: attacker {attack} observes no runs of kind {cell.params.kind()}")
+            if own is not None and not foreign.serves(own, kind):
+                raise ConfigError(f"experiment {name}: attacker {attack} observes no runs of kind {kind}")
     return dict(registry.FOREIGN)
 
 
 def add_attackers(experiment: Experiment, attackers: dict[str, Attacker[Any]]) -> Experiment:
-    """The experiment with these attackers in each series of kind `mesh.epochs` that has what they observe. Series that
-    foil let all attackers of the user guess if they name none."""
+    """The experiment with these attackers in each series that has what they observe. Series that foil let all attackers
+    of the user guess if they name none."""
 
     def extend(series: Series) -> Series:
-        whole = experiment.base | series.params
-        if (series.kind or experiment.kind) != MeshEpochs.kind() or "attacks" in experiment.axes:
+        whole, kind = experiment.base | series.params, series.kind or experiment.kind
+        if kind.startswith("foil.") or "attacks" in experiment.axes:
             return series
         axes = experiment.axes.get("insiders", ())
-        inside = all(axes) if axes else bool(whole.get("insiders"))
+        inside = kind != MeshEpochs.kind() or (all(axes) if axes else bool(whole.get("insiders")))
         now = [str(each) for each in whole.get("attacks", ())]
-        fit = [name for name, each in attackers.items() if each.observes is not StreamObservations]
+        fit = [name for name, each in attackers.items() if foreign.serves(each, kind)]
         fit = [name for name in fit if inside or attackers[name].observes is not CoalitionObservations]
         more = [name for name in fit if name not in now]
         return msgspec.structs.replace(series, params=series.params | {"attacks": [*now, *more]}) if more else series

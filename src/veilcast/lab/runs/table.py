@@ -126,6 +126,26 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 """Kind of run -> engine -> the tables that its function hands to a recorder, its fourth argument."""
+WITHOUT_TABLES: Final[Mapping[str, str]] = {
+    "mesh.topics": "attackers are handed arrays; `attack.insider.token_job` attacks tables of this kind",
+    "mesh.active": "insiders act on what they see, so there are no observations without the attack",
+    "mesh.grinding": "insiders act on what they see, so there are no observations without the attack",
+    "relay.delays": "there is no attacker: it measures times",
+    "tree.costs": "there is no attacker: it counts messages",
+    "tree.droppers": "there is no attacker: a subscriber looks for nodes that drop its publications",
+    "tree.delays": "there is no attacker: it measures times",
+    "foil.overhead": "there is no attacker: it counts messages",
+    "foil.game": "each entry of its matrix is a run of `foil.guesses`, which keeps them",
+    "brokers.path": "there is no attacker: it counts shares and messages",
+    "brokers.shares": "there is no attacker: it counts shares and messages",
+    "brokers.refresh": "there is no attacker: it counts shares and messages",
+    "brokers.losses": "there is no attacker: it counts retransmissions",
+    "brokers.placement": "there is no attacker: it computes how likely paths are sound",
+    "brokers.messages": "there is no attacker: it counts messages",
+    "brokers.times": "there is no attacker: it measures times",
+    "brokers.delays": "there is no attacker: it measures times",
+}
+"""Kind of run -> why it gives no observation tables."""
 ENGINES: Final[Mapping[str, RunFunction]] = {
     engine: partial(run_by, engine) for engine in ("kernel", "machines", "live")
 }

@@ -2,30 +2,74 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
 import msgspec
 
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, UnreachableError
+from veilcast.lab.spark.master import LOCAL
+from veilcast.lab.spark.settings import SparkOptions
 from veilcast.lab.storage.location import LocalDirectory, Location, parse_local
+
+if TYPE_CHECKING:
+    from veilcast.lab.spark.hadoop_gateway import HadoopSettings
+
+_NO_OPTIONS: Final = SparkOptions()
 
 
 class LocationAddress(msgspec.Struct, frozen=True):
     """All that another process needs to open a location."""
 
     place: str
+    settings: HadoopSettings | None = None
+    """Settings for a place on one of Hadoop's file systems; None for a directory of this machine."""
 
     def open(self) -> Location:
-        return open_location(self.place)
+        if self.settings is None:
+            return LocalDirectory(Path(self.place))
+        from veilcast.lab.spark.hadoop_directory import HadoopDirectory
+
+        return HadoopDirectory(self.place, self.settings)
 
 
-def open_location(place: str) -> Location:
+def open_location(place: str, master: str = LOCAL, options: SparkOptions = _NO_OPTIONS) -> Location:
+    """A location, whose server has answered. For a place elsewhere this process starts the Java machine of its next
+    session, with that session's master and options, unless it has one."""
     path = parse_local(place)
-    if path is None:
-        raise ConfigError(
-            f"{place}: results are written to directories of this machine; "
-            "choose a directory, and copy it when the sweep is complete"
-        )
-    return LocalDirectory(path)
+    if path is not None:
+        return LocalDirectory(path)
+    _connect(place)
+    from veilcast.lab.spark.sessions import start_java_machine
+
+    start_java_machine(master, options)
+    from veilcast.lab.spark.hadoop_directory import HadoopDirectory
+    from veilcast.lab.spark.hadoop_gateway import HadoopSettings
+
+    location = HadoopDirectory(place, HadoopSettings.of_process(options))
+    location.check_reachable()
+    return location
 
 
 def address_of(location: Location) -> LocationAddress:
-    return LocationAddress(location.place)
+    return LocationAddress(location.place, getattr(location, "settings", None))
+
+
+def _connect(place: str) -> None:
+    """Raise `UnreachableError` at once where Hadoop would try for minutes."""
+    try:
+        parts = urlsplit(place)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    if host is None or port is None:
+        return
+    try:
+        socket.create_connection((host, port), timeout=_PATIENCE_S).close()
+    except OSError as error:
+        raise UnreachableError(f"{place}: no server answers at {host}:{port}: {error.strerror or error}") from error
+
+
+_PATIENCE_S: Final = 5

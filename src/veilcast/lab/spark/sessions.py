@@ -29,7 +29,7 @@ from veilcast.lab.spark import code_archive, java
 from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.lab.spark.master import LOCAL, Master
 from veilcast.lab.spark.resources import Resources
-from veilcast.lab.spark.settings import SparkOptions, choose_settings, partition_settings
+from veilcast.lab.spark.settings import SparkOptions, choose_settings, is_secret, partition_settings
 
 _NO_OPTIONS: Final = SparkOptions()
 
@@ -50,7 +50,7 @@ def session(
             say(line)
         # Spark replaces this handler with its own and does not restore it.
         handler = signal.getsignal(signal.SIGINT)
-        context = _start(master, SparkConf(loadDefaults=False).setAll(list(settings.given.items())), address)
+        context = _start(master, settings.given, address)
         try:
             if not master.is_local:
                 _ship(context, Path(scratch))
@@ -70,12 +70,14 @@ def session(
 
 def start_java_machine(url: str, options: SparkOptions) -> None:
     """Start the Java machine of the next session, unless there is one. Any thread may do that."""
+    if SparkContext._gateway is not None:
+        return
     master = Master.parse(url)
     address = master.local_address()
     with _scratch("veilcast-spark-") as scratch, _environment(master, address):
         settings = choose_settings(master, address, Resources.of_machine(), scratch, options).given
         if SparkContext._gateway is None:
-            _start_java(SparkConf(loadDefaults=False).setAll(list(settings.items())))
+            _start_java(settings)
 
 
 @contextlib.contextmanager
@@ -109,7 +111,7 @@ def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _start(master: Master, settings: SparkConf, address: str | None) -> SparkContext:
+def _start(master: Master, settings: dict[str, str], address: str | None) -> SparkContext:
     """The context. Its Java machine serves all sessions of this process and ends with it."""
     with _environment(master, address):
         if SparkContext._gateway is None:
@@ -125,7 +127,7 @@ def _start(master: Master, settings: SparkConf, address: str | None) -> SparkCon
         try:
             if master.url.startswith("spark://"):
                 watchdog.start()
-            return SparkContext(conf=settings)
+            return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
         except SPARK_ERRORS as error:
             if given_up.is_set():
                 hosts = ", ".join(f"{host}:{port}" for host, port in master.places)
@@ -135,8 +137,10 @@ def _start(master: Master, settings: SparkConf, address: str | None) -> SparkCon
             watchdog.cancel()
 
 
-def _start_java(settings: SparkConf) -> None:
-    """Start the machine that Spark runs in; its output goes to a file."""
+def _start_java(settings: dict[str, str]) -> None:
+    """Start the machine that Spark runs in; its output goes to a file. Secrets are left to the session: here the
+    settings stand in a command, which other users of this machine can read."""
+    shown = SparkConf(loadDefaults=False).setAll([pair for pair in settings.items() if not is_secret(pair[0])])
     found = java.find_java()
     # Removed when this process ends; the Java machine ends too, when our end of its pipe closes.
     kept = _scratch("veilcast-java-")
@@ -148,7 +152,7 @@ def _start_java(settings: SparkConf) -> None:
     os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(scratch))
     try:
         with log.open("wb") as output:
-            gateway = launch_gateway(settings, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(shown, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
     except (PySparkException, OSError) as error:
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
         reason = next((line for line in reversed(lines) if line.strip()), str(error))

@@ -39,6 +39,11 @@ class SparkOptions(msgspec.Struct, frozen=True):
                 raise ConfigError(f"--conf {text}: must be NAME=VALUE, as in spark.executor.memory=4g")
             if name in _OPTIONS:
                 raise ConfigError(f"--conf {text}: {_OPTIONS[name]} says that")
+            if is_secret(name):
+                raise ConfigError(
+                    f"--conf {name}: a secret must not stand in a command, where other users of this machine read it; "
+                    "put it into spark-defaults.conf in SPARK_CONF_DIR"
+                )
             pairs.append((name, value))
         return cls(tuple(pairs), ui, event_log)
 
@@ -50,6 +55,11 @@ class SparkSettings(msgspec.Struct, frozen=True):
     """Names of those that the user chose."""
     overruled: tuple[str, ...]
     """A line for each of the user's settings that safety overrules."""
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a setting of Spark or Hadoop must not be shown."""
+    return _SECRET.search(name) is not None
 
 
 def choose_settings(
@@ -140,6 +150,10 @@ def _make_location(place: str) -> str:
 _NAME: Final = re.compile(r"spark\.[\w.\-]+")
 _LINE: Final = re.compile(r"([^\s=:]+)(?:\s*[=:]\s*|\s+)(.*)")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
+_SECRET: Final = re.compile(
+    r"(secret([.-]key)?|password|passphrase|token|account\.key)(\.[\w.-]+\.core\.[\w.]+)?$", re.IGNORECASE
+)
+"""Azure's names end with that of the account."""
 _OPTIONS: Final = {"spark.master": "--master"}
 """Settings that an option of ours names."""
 _PARTITIONS: Final = frozenset(

@@ -201,6 +201,14 @@ def parse_local(text: str) -> Path | None:
     return Path("/" + unquote(rest).lstrip("/"))
 
 
+def require_local(path: Path) -> Path:
+    """The path of what a command writes for people, on this machine."""
+    found = parse_local(str(path))
+    if found is None:
+        raise ConfigError(f"--out {path}: is no path of this machine, and pages are written there alone")
+    return found
+
+
 def explain_error(what: str, path: str, error: OSError) -> StorageError:
     return StorageError(f"cannot {what} {path}: {os.strerror(error.errno) if error.errno else error}")
 

@@ -211,4 +211,5 @@ WORDS: Final = "words"
 POPULARITY: Final = "popularity"
 PAIRS: Final = "together"
 ANSWERS: Final = "answers"
+PARTS: Final = (SUBSCRIPTIONS, PRESENCE, PROXY, BODIES, WIRES, WORDS, POPULARITY, PAIRS, ANSWERS)
 """Parts of the observations, by the names of their fields."""

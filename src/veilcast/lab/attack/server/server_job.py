@@ -21,15 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, LocalError
 from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values, union_tables
-from veilcast.lab.attack.registry import Attacker, applies, attackers_on
+from veilcast.lab.attack.registry import Attacker, applies, attackers_on, find_needs
 from veilcast.lab.attack.server import attackers as relay
 from veilcast.lab.attack.server.observations import (
     ANSWERS,
     BODIES,
     PAIRS,
+    PARTS,
     PROXY,
     SUBSCRIPTIONS,
     WIRES,
@@ -52,7 +53,7 @@ def guess_from_server(
     if "server" not in observed:
         raise ConfigError("the attackers of a relay need the table server")
     chosen = attackers_on(ServerObservations, names, called="attack at a relay")
-    grouped = list(_relations(observed, {need for each in chosen for need in each.needs}))
+    grouped = list(_relations(observed, find_needs(chosen, PARTS)))
 
     def of_run(rows: pa.Table) -> pa.Table:
         return _guess_run(GroupedRun(rows), chosen, epochs)
@@ -250,6 +251,9 @@ def _name_scores(
     schema = tables.arrow_schema(GuessRow)
     if not scores.size:
         return schema.empty_table()
+    if scores.shape != (len(rows), len(columns)):
+        wanted = (len(rows), len(columns))
+        raise LocalError(f"attacker {attacker.name}: its scores have shape {scores.shape}, and {wanted} were asked for")
     row, column = np.nonzero(scores)
     if not row.size:
         row = column = np.zeros(1, np.int64)

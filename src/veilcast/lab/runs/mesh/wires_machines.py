@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from veilcast.lab.attack.observer.capture_job import guess_from_captures
+from veilcast.lab.attack.observer.observations import CaptureObservations
+from veilcast.lab.attack.registry import attackers_on
 from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.experiment.params import Measure
@@ -60,7 +62,9 @@ def run(params: MeshWires, seed: int, data: Path | None = None, recorder: TableR
 def attack_tables(
     observed: Mapping[str, AnyTable], params: MeshWires, names: Collection[str], _: Path | None
 ) -> AnyTable:
-    """The guesses of these attackers, or of all."""
+    """The guesses of these attackers; or of all, and of those that the parameters name."""
+    if not names and params.attacks:
+        names = dict.fromkeys((*(each.name for each in attackers_on(CaptureObservations)), *params.attacks))
     return guess_from_captures(observed, names or None, trained=_train(params))
 
 

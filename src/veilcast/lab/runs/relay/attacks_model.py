@@ -51,7 +51,7 @@ def run(
     service = RelayService("paper" if params.relay == "paper" else "hardened", params.batch, params.constant)
     shown, answers = relay.run_relay(people, service, int(params.steps[-1]))
     name = f"seed={seed}"
-    observers, whole = set(params.observers), recorder.wants("server")
+    observers, whole, own = set(params.observers), recorder.wants("server"), bool(params.attacks)
     observed = relay_tables.observe_relay(
         name,
         people,
@@ -62,8 +62,9 @@ def run(
         together,
         params.queries,
         _BOUND,
-        proxy=whole or "proxy" in observers,
-        wires=recorder.wants("cells") or bool(observers & {"wires", "server and wires"}),
+        # An attacker of the user's own may read everything.
+        proxy=whole or own or "proxy" in observers,
+        wires=recorder.wants("cells") or own or bool(observers & {"wires", "server and wires"}),
         whole=whole,
     )
     guesses = attack_tables(observed, params, (), data)
@@ -80,7 +81,7 @@ def attack_tables(
     observed: Mapping[str, AnyTable], params: RelayAttacks, names: Collection[str], _: Path | None
 ) -> AnyTable:
     """The guesses of these attackers, or of those that the parameters name."""
-    asked = names or [attack for observer in params.observers for attack in _ATTACKS[observer]]
+    asked = names or [*(attack for observer in params.observers for attack in _ATTACKS[observer]), *params.attacks]
     return guess_from_server(observed, asked, [int(step) for step in params.steps])
 
 

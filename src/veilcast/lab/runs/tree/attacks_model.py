@@ -52,8 +52,8 @@ def run(
 def attack_tables(
     observed: Mapping[str, AnyTable], params: TreeAttacks, names: Collection[str], _: Path | None
 ) -> AnyTable:
-    """The guesses of these attackers, or of all that know enough."""
-    return guess_from_trees(observed, names or _ATTACKS, [int(step) for step in params.steps])
+    """The guesses of these attackers, or of all that know enough, and of those that the parameters name."""
+    return guess_from_trees(observed, names or (*_ATTACKS, *params.attacks), [int(step) for step in params.steps])
 
 
 def measure_guesses(

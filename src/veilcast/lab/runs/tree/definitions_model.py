@@ -62,8 +62,8 @@ def run(
 def attack_tables(
     observed: Mapping[str, AnyTable], params: TreeDefinitions, names: Collection[str], _: Path | None
 ) -> AnyTable:
-    """The guesses of these attackers, or of all three."""
-    return guess_from_trees(observed, names or _ATTACKS, [int(step) for step in params.steps])
+    """The guesses of these attackers; or of all three, and of those that the parameters name."""
+    return guess_from_trees(observed, names or (*_ATTACKS, *params.attacks), [int(step) for step in params.steps])
 
 
 def measure_guesses(
