@@ -148,7 +148,7 @@ def test_a_killed_sweep_is_continued_attacked_and_reported_as_in_a_directory(
     attack_stored(None, results, "away", out=place(store, "/results/attacked"))
     assert of_attack(tables_among(store.below("/results"))) == of_attack(tables_in(here)) != {}
     for root, name in ((results, "there"), (LocalDirectory(here), "here")):
-        results_page.write_report(root, tmp_path / name / "report.html")
+        results_page.write_report([root], tmp_path / name / "report.html")
     drawn = [sorted((tmp_path / name / "figures").iterdir()) for name in ("there", "here")]
     assert [file.read_bytes() for file in drawn[0]] == [file.read_bytes() for file in drawn[1]] != []
     assert not {request for request in store.requests if request.startswith(("RENAME", "APPEND"))}
