@@ -247,12 +247,20 @@ def test_without_the_lab_it_says_what_to_install() -> None:
     assert "pip install 'veilcast[lab]'" in child.stderr
 
 
-@pytest.mark.parametrize("place", ["hdfs://namenode:8020/net.pcap", "s3a://bucket/net.pcap"])
-def test_a_capture_that_is_no_file_is_refused_in_one_line(place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, said = run(capsys, place)
-    assert code == 3
+def test_a_location_whose_server_is_silent_is_refused_before_anything_is_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, _, said = run(capsys, "hdfs://127.0.0.1:1/net.pcap", "--out", tmp_path / "out")
+    assert code == 14
     assert len(said.splitlines()) == 1
-    assert "captures are read as files; mount the" in said
+    assert "hdfs://127.0.0.1:1/net.pcap: no server answers at 127.0.0.1:1: Connection refused" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_pages_are_written_to_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, said = run(capsys, write_file(tmp_path, captured()), "--out", "hdfs://namenode/out")
+    assert code == 3
+    assert "is no path of this machine, and pages are written there alone" in said
 
 
 def test_a_wrong_setting_of_spark_is_refused_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,22 +24,25 @@ if TYPE_CHECKING:
     from veilcast.lab.attack.registry import Attacker
     from veilcast.lab.audit.attacker_reports import AttackerReport
     from veilcast.lab.audit.audit import Audit, CaptureAudit
+    from veilcast.lab.capture.remote_files import RecordPath
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
     with lab_extra():
         from veilcast.lab.audit import audit, limits, operator_files, reader
         from veilcast.lab.audit.observed import SMALL_BYTES
+        from veilcast.lab.capture.remote_files import find_records
         from veilcast.lab.report import audit_page
+        from veilcast.lab.spark import LOCAL, SparkOptions
         from veilcast.lab.storage.location import require_local
-    for place in arguments.captures:
-        _refuse_location(place)
     fail_if = [limits.parse_limit(text) for text in arguments.fail_if]
     for limit in fail_if:
         if arguments.members is None and limit.name in limits.NEED_MEMBERS:
             raise ConfigError(f"--fail-if {limit}: this needs the members' roles; give --members")
     if arguments.only_members and arguments.members is None:
         raise ConfigError("--only-members leaves out all but the members; give --members")
+    options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+    captures = [find_records(place, arguments.master or LOCAL, options) for place in arguments.captures]
     if arguments.out is not None:
         arguments.out = require_local(arguments.out)
         make_directory(arguments.out)
@@ -49,14 +52,13 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     listed, only = {member.node for member in members}, arguments.only_members
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     own, controls = _load_attackers(arguments.attacker, say)
-    observe = partial(reader.observe, arguments.captures, epoch_us, links, listed, only_listed=only, own=own)
-    asked = arguments.master is not None or arguments.conf or arguments.ui or arguments.event_log
-    if not asked and sum(map(_bytes, arguments.captures)) <= SMALL_BYTES:
+    observe = partial(reader.observe, captures, epoch_us, links, listed, only_listed=only, own=own)
+    asked = arguments.master is not None or options != SparkOptions()
+    if not asked and sum(map(_bytes, captures)) <= SMALL_BYTES:
         seen = observe()
     else:
         with lab_extra():
-            from veilcast.lab.spark import LOCAL, Progress, SparkOptions, session
-        options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+            from veilcast.lab.spark import Progress, session
         with session(arguments.master or LOCAL, options, say) as spark, Progress(spark, say=say):
             seen = observe(spark=spark)
     found = audit.audit_capture(seen, links, members)
@@ -94,17 +96,11 @@ def _load_attackers(
     return run_own_controls(sources, say) if sources else ([], [])
 
 
-def _refuse_location(place: Path) -> None:
-    """Refuse a capture elsewhere: our reader of packets reads files of this machine, or of a mounted file system."""
-    scheme, separator, _ = str(place).partition(":/")
-    if separator and scheme.isalnum() and not place.exists():
-        raise ConfigError(f"{place}: captures are read as files; mount the {scheme} location, or copy the capture here")
-
-
-def _bytes(path: Path) -> int:
+def _bytes(path: RecordPath) -> int:
     """Return the total size; missing files are reported when they are read."""
-    files = path.glob("*.jsonl") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.exists())
+    if isinstance(path, Path) and path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size if path.exists() else 0
 
 
 def _lines(found: CaptureAudit) -> list[str]:

@@ -20,6 +20,7 @@ from veilcast.lab.attack.registry import FOREIGN, Attacker
 from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.capture import reader
 from veilcast.lab.capture.reading_report import ReadingReport
+from veilcast.lab.capture.remote_files import find_records
 from veilcast.lab.data import require_files
 from veilcast.lab.experiment import user_inputs
 from veilcast.lab.experiment.definition import Experiment, load_experiment
@@ -44,9 +45,10 @@ def captures(
 ) -> tuple[DataFrame | pa.Table, ReadingReport]:
     """The cells of captures (pcap or pcapng) or of directories of taps, all of one network, and what was read.
 
-    `run` names them in the column `run`; `epoch_s` is the length of the network's epochs, in seconds.
+    A path is of this machine, or a location such as `hdfs://HOST/own.pcap`. `run` names the cells in the column `run`;
+    `epoch_s` is the length of the network's epochs, in seconds.
     """
-    files = [Path(path) for path in paths]
+    files = [find_records(path) for path in paths]
     if spark is None:
         return reader.read(files, run=run, epoch_us=epoch_s * 1_000_000)
     return reader.read(files, run=run, epoch_us=epoch_s * 1_000_000, spark=spark)

@@ -152,7 +152,7 @@ def add_audit(commands: Any) -> None:
         "Captures are pcap or pcapng files, or directories of taps; several captures of one network are merged.",
     )
     parser.add_argument(
-        "captures", nargs="+", type=Path, metavar="CAPTURE", help="a pcap or pcapng file, or a directory of taps"
+        "captures", nargs="+", metavar="CAPTURE", help="a pcap or pcapng file, a directory of taps, or a location"
     )
     parser.add_argument(
         "--topology",

@@ -7,7 +7,6 @@ The cells are an Arrow table in this process, or, with a session, a frame. All e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,6 +25,7 @@ from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.audit import networks
 from veilcast.lab.audit.observed import BIN, PARTS, AttackerGuesses, ObservedCapture, ObservedNetwork, require_one
 from veilcast.lab.audit.operator_files import OverlayLink
+from veilcast.lab.capture.remote_files import RecordPath
 from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.observe import FactRow, TopologyRow
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def observe(
-    captures: Sequence[Path],
+    captures: Sequence[RecordPath],
     epoch_us: int,
     links: Sequence[OverlayLink] = (),
     listed: Collection[str] = (),

@@ -97,7 +97,7 @@ def _followed(path: Path) -> list[Path]:
     """The files of a path that can be followed. A directory may hold others, such as packed ones, which are passed
     over."""
     if path.is_dir():
-        return [file for file in reader.find_record_files(path) if _is_followed(file)]
+        return [file for file in reader.find_record_files(path) if isinstance(file, Path) and _is_followed(file)]
     if path.exists() and path.stat().st_size and not _is_followed(path):
         raise ConfigError(f"{path} cannot be followed: only taps and pcap files grow record by record")
     return [path]
@@ -150,7 +150,7 @@ def _cut_span(file: Path, since: int, until: int) -> Iterator[CaptureSpan]:
         end, packets, _ = walker.walk(data, at, at + file_spans.STEP)
         if not packets:
             raise TamperedError(f"{file} has changed while it was followed: byte {at:,} was read as a record's first")
-        yield CaptureSpan(str(file), 0, at, end, packets, walker.layout)
+        yield CaptureSpan(file, 0, at, end, packets, walker.layout)
         at = end
 
 
