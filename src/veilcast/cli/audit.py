@@ -53,14 +53,17 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     own, controls = _load_attackers(arguments.attacker, say)
     observe = partial(reader.observe, captures, epoch_us, links, listed, only_listed=only, own=own)
+    skew = None
     asked = arguments.master is not None or options != SparkOptions()
     if not asked and sum(map(_bytes, captures)) <= SMALL_BYTES:
         seen = observe()
     else:
         with lab_extra():
             from veilcast.lab.spark import Progress, session
+            from veilcast.lab.spark.task_skew import measure_skew
         with session(arguments.master or LOCAL, options, say) as spark, Progress(spark, say=say):
             seen = observe(spark=spark)
+            skew = measure_skew(spark)
     found = audit.audit_capture(seen, links, members)
     crossed = found.crossed_limits(fail_if)
     worst, *others = found.networks
@@ -71,9 +74,14 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         "remarks": [*found.remarks, *worst.remarks],
         "left_out": msgspec.to_builtins(found.left_out),
         "controls": controls,
+        "skew": skew and skew.to_dict(),
         "other_networks": [{**msgspec.to_builtins(each), "found": each.found()} for each in others],
     }
-    lines = [*_lines(found), *(f"failed: {limit}" for limit in crossed)]
+    lines = [
+        *_lines(found),
+        *([skew.describe()] if skew is not None else []),
+        *(f"failed: {limit}" for limit in crossed),
+    ]
     if arguments.out is not None:
         pages = audit_page.write_pages(arguments.out, found, fail_if)
         lines += [f"the page: {page}" for page in pages]

@@ -267,6 +267,8 @@ def _lines(result: SweepResult, definition: Experiment) -> list[str]:
     lines = [
         f"{manifest.experiment}: {manifest.seeds} seeds, {result.runs:,} runs done now, {manifest.wall_s:.1f} s in all"
     ]
+    if result.skew is not None:
+        lines.append(f"  {result.skew.describe()}")
     for row in result.verdicts.to_pylist():
         expected = "" if row["verdict"] == row["expected"] else f" (expected: {row['expected']})"
         target = "" if row["target"] == row["published"] else f", held against {row['target']:g}"
@@ -319,6 +321,7 @@ def _data(result: SweepResult) -> dict[str, Any]:
         "wall_s": manifest.wall_s,
         "engine": manifest.engine,
         "fingerprint": manifest.fingerprint,
+        "skew": result.skew and result.skew.to_dict(),
         "scores": _finite(result.scores.to_pylist()),
         "verdicts": _finite(result.verdicts.to_pylist()),
     }

@@ -246,7 +246,8 @@ def _wait_for_executors(context: SparkContext) -> None:
     raise UnreachableError(f"no executor came within {_EXECUTORS_S:g} s: the workers have no memory or no core free")
 
 
-_REGISTER_S: Final = 30.0
+_REGISTER_S: Final = 90.0
+"""Until a master has let us in. Spark itself tries three times in a minute, and a busy machine begins late."""
 _EXECUTORS_S: Final = 60.0
 _POLL_S: Final = 0.1
 _QUIET_POLLS: Final = 10
