@@ -183,6 +183,14 @@ def add_audit(commands: Any) -> None:
         help="a Python file with attackers of your own, beside those of the package; may be given several times",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json to this directory")
+    live = parser.add_argument_group("while traffic is recorded (Ctrl-C ends it)")
+    live.add_argument("--follow", action="store_true", help="follow taps and pcap files that grow, and report again")
+    live.add_argument("--every", type=positive, metavar="SECONDS", help="time between two reports (5)")
+    live.add_argument(
+        "--window", type=float, metavar="SECONDS", help="begin a new record after this time; 0 for never (3600)"
+    )
+    live.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the state here, and go on from it")
+    live.add_argument("--ask", action="append", metavar="NAME", help="ask this attacker alone; several times")
     add_spark_options(parser)
     parser.set_defaults(master=None)
     parser.add_argument(
