@@ -35,7 +35,7 @@ import msgspec
 
 from engines import tiled_tables
 from engines.engine_run import EngineFailure, EngineRequest, EngineTiming, run_engine
-from engines.lab_pipeline import ATTACKS
+from engines.lab_job import ATTACKS
 from veilcast.errors import LocalError, StorageError
 
 

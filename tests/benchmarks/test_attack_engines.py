@@ -15,7 +15,7 @@ import pytest
 import attack_engines
 import relay_attackers
 from attack_engines import EngineResult
-from engines import engine_run, lab_pipeline, reductions, tiled_tables
+from engines import engine_run, lab_job, lab_pipeline, reductions, tiled_tables
 from engines.engine_run import EngineFailure, EngineRequest, EngineTiming
 from engines.reductions import EngineLimits
 from engines.tiled_tables import HEARTBEAT_US, TiledTables
@@ -84,7 +84,7 @@ def test_a_peer_scores_as_the_arrays_of_a_capture_do(
         names, seen = observe_cells(cells, HEARTBEAT_US)
         expected = {
             (attacker.name, attacker.role, node): score
-            for attacker in attackers_on(CaptureObservations, lab_pipeline.ATTACKS[attack])
+            for attacker in attackers_on(CaptureObservations, lab_job.ATTACKS[attack])
             for node, score in zip(names, attacker.score_topics(seen)[0].tolist(), strict=True)
         }
         given = {(row["attack"], row["role"], row["node"]): row["score"] for row in found if row["run"] == run}
@@ -130,7 +130,7 @@ def test_gaps_come_in_the_same_order_where_cells_leave_at_the_same_time(engine: 
     assert sorted(rows) == [("a", "n1", "n2", 0, 50, 1), ("a", "n1", "n2", 3, 60, 1), ("a", "n1", "n2", 4, 40, 1)]
 
 
-@pytest.mark.parametrize("attack", lab_pipeline.ATTACKS)
+@pytest.mark.parametrize("attack", lab_job.ATTACKS)
 def test_the_job_of_the_lab_in_one_process_gives_the_guesses_of_a_peer(
     attack: str, tiled: TiledTables, tmp_path: Path
 ) -> None:
@@ -266,7 +266,7 @@ def test_a_run_of_a_relay_unlike_the_others_is_noticed() -> None:
 @pytest.mark.all_only
 @pytest.mark.heavy
 def test_spark_gives_the_guesses_of_its_peers(tiled: TiledTables) -> None:
-    for attack in lab_pipeline.ATTACKS:
+    for attack in lab_job.ATTACKS:
         request = EngineRequest("", attack, tiled, 2)
         results = attack_engines.measure_engines(request, attack_engines.ENGINES, 1, 900.0)
         assert [each.engine for each in results if each.failure] == (["in-process"] if attack == "first-spy" else [])

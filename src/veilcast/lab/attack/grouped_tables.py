@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from veilcast.lab import tables
-from veilcast.lab.attack.table_engine import AnyTable, TablesByKind, engine_of
+from veilcast.lab.attack.table_engine import AnyTable, LocalTable, Relation, TablesByKind, engine_of
 from veilcast.lab.tables import GuessRow
 
 
@@ -47,7 +47,7 @@ class RunTable(NamedTuple):
 def union_tables(tables: Iterable[RunTable]) -> AnyTable | TablesByKind:
     """One frame of all tables, of all runs. Arrow tables stay apart: nothing has to be moved to bring them together."""
     given = list(tables)
-    if isinstance(given[0].table, pa.Table):
+    if isinstance(given[0].table, LocalTable):
         found: dict[str, list[pa.Table]] = {}
         for each in given:
             found.setdefault(each.kind, []).append(_take_columns(each))
@@ -84,9 +84,14 @@ def _select(columns: dict[str, str]) -> str:
 
 
 def _take_columns(given: RunTable) -> pa.Table:
-    """The common columns of a table. Columns that are there already are not copied."""
-    table: pa.Table = given.table
+    """The common columns of a table. Columns of an Arrow table are not copied."""
     columns = given.columns
+    if isinstance(given.table, Relation):
+        named = "".join(f", {text} AS {name}" for name, text in columns.items())
+        table = engine_of(given.table).query(f"SELECT run{named} FROM {{table}}", table=given.table)  # noqa: S608
+        columns = {name: name for name in columns}
+    else:
+        table = given.table
     computed = {name: text for name, text in columns.items() if text not in table.column_names}
     if computed:
         query = ", ".join(f"{text} AS {name}" for name, text in computed.items())

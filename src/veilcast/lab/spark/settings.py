@@ -131,7 +131,13 @@ def _defaults(master: Master, address: str | None, resources: Resources, scratch
     if address is not None:
         defaults |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
     if master.is_local:
-        defaults |= {"spark.local.dir": scratch, "spark.executorEnv.PYTHONPATH": str(package_root().parent)}
+        defaults |= {
+            "spark.local.dir": scratch,
+            "spark.executorEnv.PYTHONPATH": str(package_root().parent),
+            "spark.python.daemon.module": "veilcast.lab.experiment.worker_daemon",
+            # Arrow's allocator starts a thread otherwise, and a parent of workers must have one alone.
+            "spark.executorEnv.JE_ARROW_MALLOC_CONF": "background_thread:false",
+        }
     return defaults
 
 

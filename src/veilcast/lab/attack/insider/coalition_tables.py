@@ -47,7 +47,7 @@ def name_topics(insiders: AnyTable, tokens: AnyTable | None) -> AnyTable:
     """The same rows with a column `topic`, of those tokens that the coalition knows; without `tokens` all rows are
     about one topic without a name."""
     if tokens is None:
-        return engine_of(insiders).query("SELECT *, '' AS topic FROM {insiders}", insiders=insiders)
+        return engine_of(insiders).view("SELECT *, '' AS topic FROM {insiders}", insiders=insiders)
     return engine_of(insiders).query(_NAMED, insiders=insiders, tokens=tokens)
 
 
@@ -63,7 +63,7 @@ def select_observers(insiders: AnyTable) -> AnyTable:
 
 def select_honest_peers(insiders: AnyTable, observers: AnyTable) -> AnyTable:
     """The rows whose peer is not in the coalition."""
-    return engine_of(insiders).query(_HONEST, insiders=insiders, observers=observers)
+    return engine_of(insiders).view(_HONEST, insiders=insiders, observers=observers)
 
 
 def aggregate_sights(honest: AnyTable) -> AnyTable:

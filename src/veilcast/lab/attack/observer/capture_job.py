@@ -40,7 +40,7 @@ from veilcast.lab.attack.registry import (
     Attacker,
     attackers_on,
 )
-from veilcast.lab.attack.table_engine import AnyTable, Table, engine_of
+from veilcast.lab.attack.table_engine import AnyTable, LocalTable, Table, engine_of
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.tables import GuessRow
 
@@ -95,7 +95,7 @@ def guess_from_reduced(
     """The guesses about every run, and about every part of a run: part N of run R has the name `part_name(R, N)`."""
     engine = engine_of(observed["cells"])
     # On Spark, attackers that read other parts of a run work in other tasks. In this process they share what they read.
-    shares = [chosen] if isinstance(observed["cells"], pa.Table) else split_by_needs(chosen)
+    shares = [chosen] if isinstance(observed["cells"], LocalTable) else split_by_needs(chosen)
 
     def guess(share: Sequence[Attacker[CaptureObservations]]) -> Table:
         def of_run(rows: pa.Table) -> pa.Table:
