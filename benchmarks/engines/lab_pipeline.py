@@ -179,7 +179,7 @@ _KIND_NAMES: Final = {
     "begins": capture_job._BEGINS,
     "notifications": WAVES,
     "gaps": CADENCE,
-    "coalition": coalition_tables._COALITION,
+    "coalition": coalition_tables.COALITION,
     "adverts": coalition_tables.ADVERTS,
 }
 _FORM: Final[dict[str, Any]] = {

@@ -136,6 +136,15 @@ class TokenRow(ObservationRow, frozen=True, gc=False):
     topic: str
 
 
+class LastingTokenRow(ObservationRow, frozen=True, gc=False):
+    """The token that a topic has in all epochs, beside its token of this one, for an attacker on tokens that never
+    change."""
+
+    epoch: int
+    token: bytes
+    lasting: bytes
+
+
 class WordRow(ObservationRow, frozen=True, gc=False):
     """A tag that an observer can compute from a public word."""
 
@@ -232,6 +241,7 @@ TABLES: Final[dict[str, type[ObservationRow]]] = {
     "pairs": PairRow,
     "published": PublishedRow,
     "tokens": TokenRow,
+    "lasting_tokens": LastingTokenRow,
     "words": WordRow,
     "roots": RootRow,
     "truth": TruthRow,

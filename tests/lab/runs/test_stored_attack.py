@@ -57,6 +57,7 @@ _RELAY = "nodes = 40\ntopics = 5\nsteps = [1, 2]\nrelay = 'hardened'\nbatch = 10
 _WIRES = "nodes = 12\npublications = 4\nratio = 0.3\nwire = 'prompt'"
 _TREES = "nodes = 40\ninsiders = 0.2\npublications = 5\nsteps = [1, 8]"
 _GUESSES = "truth = 'gbm'\nfoil = 'noise'\nguessers = ['medoid', 'uniform', 'smoother', 'turns']"
+_TOPICS = "nodes = 60\ndegree = 6\ntopics = 4\nratio = 0.5\ninsiders = 0.2\nchurn = 0.1\nkappa = 0.4\nsteps = [1, 3]"
 _FOIL = "fakes = 3\nstreams = 4\nlength = 20"
 OTHER = """
 title = "Another kind"
@@ -80,6 +81,7 @@ OTHERS = {
     "foil.categories": OTHER.format(kind="foil.categories", engine="kernel", base=f"{_FOIL}\nfoil = 'entropy'"),
     "foil.pairs": OTHER.format(kind="foil.pairs", engine="kernel", base=_FOIL),
     "foil.pedigrees": OTHER.format(kind="foil.pedigrees", engine="kernel", base=f"{_FOIL}\nfoil = 'moran'\npublic = 5"),
+    "mesh.topics": OTHER.format(kind="mesh.topics", engine="kernel", base=_TOPICS),
     "mesh.pruning": OTHER.format(kind="mesh.pruning", engine="kernel", base="nodes = 60\npruner = 'publisher'"),
     "mesh.clocks": OTHER.format(
         kind="mesh.clocks", engine="kernel", base="nodes = 5\ndegree = 2\nclocks = 'grid'\nsteps = [5, 10]"

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from veilcast.errors import LocalError
 from veilcast.lab import tables
 from veilcast.lab.attack.table_engine import AnyTable, LocalTable, Relation, TablesByKind, engine_of
 from veilcast.lab.tables import GuessRow
@@ -34,6 +35,34 @@ def make_guesses(
     same = (run, attack, epochs, coalition, topic, role)
     columns = [pa.repeat(pa.scalar(value, schema.types[place]), len(names)) for place, value in enumerate(same)]
     return pa.table([*columns, pa.array(names, pa.string()), pa.array(scores, pa.float64())], schema=schema)
+
+
+def name_scores(
+    run: str,
+    attack: str,
+    role: str,
+    epochs: int,
+    coalition: int,
+    scores: NDArray[np.float64],
+    rows: pa.Array,
+    columns: pa.Array,
+) -> pa.Table:
+    """Guesses for the scores of a matrix that are not 0; if all are 0, one that says so. `rows` name the topics, and
+    `columns` the nodes."""
+    schema = tables.arrow_schema(GuessRow)
+    if not scores.size:
+        return schema.empty_table()
+    if scores.shape != (len(rows), len(columns)):
+        wanted = (len(rows), len(columns))
+        raise LocalError(f"attacker {attack}: its scores have shape {scores.shape}, and {wanted} were asked for")
+    row, column = np.nonzero(scores)
+    if not row.size:
+        row = column = np.zeros(1, np.int64)
+    fixed = {"run": run, "attack": attack, "epochs": epochs, "coalition": coalition, "role": role}
+    given = {name: pa.repeat(pa.scalar(value, schema.field(name).type), row.size) for name, value in fixed.items()}
+    given |= {"topic": rows.take(pa.array(row)), "node": columns.take(pa.array(column))}
+    given["score"] = pa.array(scores[row, column], pa.float64())
+    return pa.table([given[name] for name in schema.names], schema=schema)
 
 
 class RunTable(NamedTuple):

@@ -231,6 +231,7 @@ STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.epochs": {"kernel": "mesh.attack_suite", "machines": "mesh.attack_suite"},
     "mesh.wires": {"machines": "mesh.wires_machines"},
     "relay.attacks": {"kernel": "relay.attacks_model"},
+    "mesh.topics": {"kernel": "mesh.topics_model"},
     "mesh.pruning": {"kernel": "mesh.pruning_model"},
     "mesh.clocks": {"kernel": "mesh.clocks_model"},
     "tree.attacks": {"kernel": "tree.attacks_model"},
