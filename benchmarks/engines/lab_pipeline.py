@@ -40,14 +40,24 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def open_spark(cores: int, memory_mb: int | None) -> Iterator[SparkSession]:
-    """A session of the lab on this machine. A limit on memory is divided as the memory of a machine is."""
+def open_spark(cores: int, memory_mb: int | None, master: str | None = None) -> Iterator[SparkSession]:
+    """A session of the lab, on this machine unless a master is given. A limit on memory is divided as the memory of a
+    machine is."""
+    from pyspark import cloudpickle
+
     from veilcast.lab.spark import session
     from veilcast.lab.spark.resources import Resources
 
+    url = master or f"local[{cores}]"
     resources = Resources.of_machine() if memory_mb is None else Resources(cores, memory_mb)
-    with mock.patch.object(Resources, "of_machine", return_value=resources), session(f"local[{cores}]") as spark:
-        yield spark
+    # A cluster is sent the lab, not the benchmarks: its tasks carry the code of this module.
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)  # type: ignore[no-untyped-call]
+    try:
+        with mock.patch.object(Resources, "of_machine", return_value=resources), session(url) as spark:
+            yield spark
+    finally:
+        cloudpickle.unregister_pickle_by_value(here)  # type: ignore[no-untyped-call]
 
 
 def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.Table:

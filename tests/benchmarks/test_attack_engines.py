@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.cloudpickle import cloudpickle
 
 import attack_engines
 import relay_attackers
@@ -276,3 +279,19 @@ def test_spark_gives_the_guesses_of_its_peers(tiled: TiledTables) -> None:
 @pytest.mark.heavy
 def test_the_attackers_on_a_relay_run_at_a_small_size() -> None:
     assert relay_attackers.measure_attackers(1, 1).rows > 0
+
+
+def test_a_master_is_that_of_the_session_and_its_executors_need_no_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    @contextlib.contextmanager
+    def session(url: str) -> Iterator[None]:
+        asked.append(url)
+        yield
+
+    monkeypatch.setattr("veilcast.lab.spark.session", session)
+    for master in ("spark://host:7077", None):
+        with lab_pipeline.open_spark(2, None, master):
+            assert "engines.lab_pipeline" in cloudpickle._PICKLE_BY_VALUE_MODULES
+    assert asked == ["spark://host:7077", "local[2]"]
+    assert "engines.lab_pipeline" not in cloudpickle._PICKLE_BY_VALUE_MODULES
