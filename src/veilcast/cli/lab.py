@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.runs.table import choose_kept_tables
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
         from veilcast.lab.spark.locations import open_location
+        from veilcast.lab.storage.location import LocalDirectory
     keep = [name for name in arguments.keep.split(",") if name]
     kept: dict[str, list[str]] = {}
     for name, definition, engine in chosen:
@@ -130,7 +131,8 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             if not arguments.json:
                 theirs = own_attacker_lines(result.scores.to_pylist(), {each["attacker"] for each in controls})
                 progress.say(context.say, [*_lines(result, definition), *theirs])
-    lines = [f"`veilcast lab report {shlex.quote(arguments.out)}` draws them"]
+    page = "" if isinstance(out, LocalDirectory) else " --out report.html"
+    lines = [f"`veilcast lab report {shlex.quote(arguments.out)}{page}` draws them"]
     return Report({"experiments": [_data(result) for result in results], "files": notes, "controls": controls}, lines)
 
 

@@ -127,7 +127,7 @@ def _start(master: Master, settings: dict[str, str], address: str | None) -> Spa
         try:
             if master.url.startswith("spark://"):
                 watchdog.start()
-            return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
+            return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(_with_jars(settings).items())))
         except SPARK_ERRORS as error:
             if given_up.is_set():
                 hosts = ", ".join(f"{host}:{port}" for host, port in master.places)
@@ -135,6 +135,14 @@ def _start(master: Master, settings: dict[str, str], address: str | None) -> Spa
             raise translate_error(error) from error
         finally:
             watchdog.cancel()
+
+
+def _with_jars(settings: dict[str, str]) -> dict[str, str]:
+    """The settings with the jars that Java has fetched for `spark.jars.packages` when it started."""
+    if "spark.jars.packages" not in settings or SparkContext._jvm is None:
+        return settings
+    jars = SparkContext._jvm.java.lang.System.getProperty("spark.jars")
+    return settings | ({"spark.jars": jars} if jars else {})
 
 
 def _start_java(settings: dict[str, str]) -> None:
