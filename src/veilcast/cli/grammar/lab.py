@@ -108,6 +108,18 @@ def add_lab(commands: Any) -> None:
     _add_conf(report)
     runs(report, Later("lab", "report"))
 
+    export = verbs.add_parser(
+        "export",
+        help="hand stored results to MLflow: parameters, scores, verdicts and lineage",
+        description="Hand stored results to MLflow: a run for each experiment, with a run for each cell below it. What "
+        "was exported before is not exported again. MLflow must be installed: pip install mlflow-skinny.",
+    )
+    export.add_argument("to", choices=("mlflow",), help="where to: mlflow")
+    export.add_argument("dir", metavar="DIR", help="the directory of `lab run --out`")
+    export.add_argument("names", nargs="*", metavar="NAME", help="experiments in that directory (all)")
+    export.add_argument("--uri", default="", metavar="URI", help="MLflow's server or store ($MLFLOW_TRACKING_URI)")
+    runs(export, Later("lab_export", "export"))
+
     # Without help, it is not listed: it tells those who typed it what replaced it.
     bench = verbs.add_parser("bench")
     bench.add_argument("what", nargs="*", help=argparse.SUPPRESS)
@@ -121,7 +133,7 @@ def _add_master(verb: argparse.ArgumentParser, default: str | None, told: str) -
         "--master",
         default=default,
         metavar="URL",
-        help=f"the Spark master: local[N], spark://HOST:PORT, yarn or k8s://... ({told})",
+        help=f"the Spark master: local[N], spark://HOST:PORT, sc://HOST:PORT (Connect), yarn or k8s://... ({told})",
     )
 
 
