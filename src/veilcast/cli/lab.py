@@ -324,8 +324,8 @@ def _data(result: SweepResult) -> dict[str, Any]:
         "engine": manifest.engine,
         "fingerprint": manifest.fingerprint,
         "skew": result.skew and result.skew.to_dict(),
-        "scores": _finite(result.scores.to_pylist()),
-        "verdicts": _finite(result.verdicts.to_pylist()),
+        "scores": finite_rows(result.scores.to_pylist()),
+        "verdicts": finite_rows(result.verdicts.to_pylist()),
     }
 
 
@@ -333,7 +333,7 @@ def _interval(row: dict[str, Any], seeds: int) -> str:
     return f"[{row['low']:.4g}, {row['high']:.4g}]" if seeds > 1 else "(one seed: no interval)"
 
 
-def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def finite_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Replace infinity by None, because JSON has none: it is the settling point of a curve that never settles, and the
     error of a single seed."""
     return [

@@ -17,7 +17,7 @@ from veilcast.lab import tables
 from veilcast.lab.attack.foreign import guard_attacker, known_attackers, load_attackers, read_attacker_file
 from veilcast.lab.attack.plain_tables import attack_plain_tables, check_tables
 from veilcast.lab.attack.registry import FOREIGN, Attacker
-from veilcast.lab.attack.table_engine import AnyTable
+from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.capture import reader
 from veilcast.lab.capture.reading_report import ReadingReport
 from veilcast.lab.capture.remote_files import find_records
@@ -121,7 +121,7 @@ def attack(
     *,
     epochs: Sequence[int] = (),
 ) -> AnyTable:
-    """What attackers guess from observations: a table `guesses`, or `stream_guesses` for foiled streams.
+    """Attack observations. The result is a table `guesses`, or `stream_guesses` for foiled streams.
 
     `observations` are a table of cells, as `captures` gives it; tables by name (`docs/experiments.md` lists them), as
     frames or Arrow tables; or the tables of a stored experiment (`stored_runs`). Their names say which adversary has
@@ -129,15 +129,18 @@ def attack(
     `Attacker` values; without any, all attackers that have what they need are asked, or those of the stored experiment.
     With `epochs`, cells are copies of one notification in each epoch, and guesses are made after these numbers of them.
 
-    The result is a frame if the observations are frames, and computed when it is read. Raises `ConfigError`, in one
-    line, for an unknown name, and for a missing table or column.
+    The result is a frame if the observations are frames, and is then computed when it is first read. Raises
+    `ConfigError`, in one line, for an unknown name, and for a missing table or column.
     """
     with _asked_attackers(names) as asked:
         if isinstance(observations, StoredRuns):
             if epochs:
                 raise ConfigError("a stored experiment has its own steps; attack its `observations` to choose epochs")
-            return observations.attack(asked)
-        return attack_plain_tables(observations, asked or None, epochs)
+            guesses = observations.attack(asked)
+        else:
+            guesses = attack_plain_tables(observations, asked or None, epochs)
+    kept: AnyTable = engine_of(guesses).keep(guesses)
+    return kept
 
 
 def measure(guesses: AnyTable, truth: AnyTable | StoredRuns, *, experiment: str = "") -> AnyTable:

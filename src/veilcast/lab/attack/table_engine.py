@@ -128,11 +128,9 @@ class SparkEngine:
         return pairs.applyInArrow(function, tables.spark_schema(row))
 
     def keep(self, table: DataFrame) -> DataFrame:
-        # Persisted rows are found by comparing plans. A query that reads a plan with grouping sets twice renews it, and
-        # does not find its rows. A checkpoint is found by itself; two executors have its rows, and one may be lost.
-        from pyspark import StorageLevel
+        from veilcast.lab.spark.platform import keep_rows
 
-        return table.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_2)
+        return keep_rows(table)
 
 
 class ArrowEngine:

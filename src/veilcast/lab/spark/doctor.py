@@ -19,6 +19,7 @@ import pyarrow as pa
 from veilcast.errors import VeilcastError
 from veilcast.lab.spark import java
 from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
+from veilcast.lab.spark.platform import describe_platform
 from veilcast.lab.spark.resources import Resources
 from veilcast.lab.spark.sessions import session
 
@@ -73,8 +74,8 @@ def _look(diagnosis: Diagnosis) -> None:
 
 def _try(url: str, diagnosis: Diagnosis) -> None:
     with session(url) as spark:
-        context = spark.sparkContext
-        diagnosis.found["master"] = f"{context.master}, {context.defaultParallelism} tasks at once"
+        platform = describe_platform(spark)
+        diagnosis.found["master"] = f"{platform.master}, {platform.cores} tasks at once"
         tried = spark.range(0, 1, 1, 1).mapInArrow(_try_libraries, "missing string").toArrow()
     diagnosis.found["executors"] = "answer"
     missing = [name for name in tried["missing"].to_pylist() if name]

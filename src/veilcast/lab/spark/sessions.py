@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from veilcast.errors import SparkError, StorageError, UnreachableError
 from veilcast.lab.spark import code_archive, java
+from veilcast.lab.spark.connect import connect_session
 from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.lab.spark.master import LOCAL, Master
 from veilcast.lab.spark.resources import Resources
@@ -44,6 +45,10 @@ def session(
     """
     master = Master.parse(url)
     address = master.local_address()
+    if master.is_remote:
+        with connect_session(master.url, options) as spark:
+            yield spark
+        return
     with _scratch("veilcast-spark-") as scratch:
         settings = choose_settings(master, address, Resources.of_machine(), scratch, options)
         for line in settings.overruled:
@@ -69,10 +74,12 @@ def session(
 
 
 def start_java_machine(url: str, options: SparkOptions) -> None:
-    """Start the Java machine of the next session, unless there is one. Any thread may do that."""
+    """Start the Java machine of the next session, unless there is one, or a server has it. Any thread may do that."""
     if SparkContext._gateway is not None:
         return
     master = Master.parse(url)
+    if master.is_remote:
+        return
     address = master.local_address()
     with _scratch("veilcast-spark-") as scratch, _environment(master, address):
         settings = choose_settings(master, address, Resources.of_machine(), scratch, options).given
