@@ -117,6 +117,36 @@ def test_guesses_about_streams_are_measured_without_their_values(tmp_path: Path)
             assert stored[key] == measured[key]
 
 
+OTHERS = {
+    "relay": ("relay.attacks", "nodes = 40\ntopics = 5\nsteps = [1, 2]\nrelay = 'paper'", ["dictionary", "order"]),
+    "tree": (
+        "tree.attacks",
+        "tree = 'paper'\nnodes = 40\ninsiders = 0.2\npublications = 5\nsteps = [1, 8]",
+        ["count", "depth"],
+    ),
+    "topics": (
+        "mesh.topics",
+        "nodes = 60\ndegree = 6\ntopics = 4\nratio = 0.5\ninsiders = 0.2\nsteps = [1, 3]",
+        ["token-frequency-once", "relinking"],
+    ),
+    "clocks": ("mesh.clocks", "nodes = 5\ndegree = 2\nclocks = 'grid'\nsteps = [5, 10]", None),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_tables_of_every_adversary_can_be_attacked(kind: str, tmp_path: Path) -> None:
+    name, base, names = OTHERS[kind]
+    runs = lab.stored_runs(None, sweep(tmp_path, name, base), "kept")
+    assert runs.guesses is not None
+    assert rows(lab.attack(runs)) == rows(runs.guesses)
+    # Links of tokens are guessed after numbers between those that are asked for, too.
+    epochs = [1, 3] if kind == "topics" else sorted({row[2] for row in rows(runs.guesses)})
+    names = names or sorted({row[1] for row in rows(runs.guesses)})
+    wanted = [row for row in rows(runs.guesses) if row[1] in names]
+    assert rows(lab.attack(runs.observations, names, epochs=epochs)) == wanted
+    assert wanted
+
+
 def test_an_attacker_of_ones_own_is_a_value_or_a_file_and_has_controls(mesh: Path, tmp_path: Path) -> None:
     def score_degrees(seen: EpochObservations) -> np.ndarray[Any, np.dtype[np.float64]]:
         return np.diff(seen.graph.offsets).astype(np.float64)

@@ -24,6 +24,8 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.insider.coalition_job import guess_from_coalition
 from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.insider.token_attackers import TokenObservations
+from veilcast.lab.attack.insider.token_job import guess_from_tokens
 from veilcast.lab.attack.insider.tree_job import guess_from_trees
 from veilcast.lab.attack.insider.tree_nodes import TreeObservations
 from veilcast.lab.attack.observer.capture_job import guess_from_captures
@@ -146,6 +148,12 @@ def _guess_from_whole_record(
     return guess_from_captures(observed, names)
 
 
+def _guess_without_keys(
+    observed: Mapping[str, AnyTable], names: Collection[str] | None, epochs: Sequence[int]
+) -> AnyTable:
+    return guess_from_tokens(observed, names, epochs or (_ALL,))
+
+
 def _guess_over_epochs(
     observed: Mapping[str, AnyTable], names: Collection[str] | None, epochs: Sequence[int]
 ) -> AnyTable:
@@ -184,6 +192,13 @@ JOBS: Final = (
     AttackJob("an observer of clocks", ("cells",), LinkCells, guess_from_clocks, by_name=True),
     AttackJob(
         "a coalition of members", ("insiders", "topology", "presence"), CoalitionObservations, _guess_by_coalition
+    ),
+    AttackJob(
+        "a coalition without keys",
+        ("insiders", "topology", "presence", "popularity"),
+        TokenObservations,
+        _guess_without_keys,
+        by_name=True,
     ),
 )
 """If several possible jobs know a name, the first is asked."""
