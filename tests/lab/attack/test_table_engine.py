@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from veilcast.lab import tables
+from veilcast.lab.attack import table_engine
 from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, union_tables
 from veilcast.lab.attack.table_engine import ArrowEngine, SparkEngine, TablesByKind, engine_of, scan_files
 from veilcast.observe import CellRow, PresenceRow
@@ -150,3 +151,25 @@ def test_relations_and_arrow_tables_are_united_alike(tmp_path: Path) -> None:
     assert isinstance(kept, TablesByKind)
     order = [(name, "ascending") for name in ("run", "at", "u", "v")]
     assert stored.parts["cells"].sort_by(order).equals(kept.parts["cells"].sort_by(order))
+
+
+def test_views_of_queries_are_few_and_frames_in_use_keep_their_persisted_rows(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_engine, "VIEWS_MAX", 3)
+    monkeypatch.setattr(table_engine, "_VIEWS", {})
+    engine = SparkEngine(spark)
+    before = len(spark.catalog.listTables())
+    kept = spark.createDataFrame(CELLS).persist()
+    count = "SELECT count(*) AS rows FROM {kept}"
+    assert engine.query(count, kept=kept).toArrow()["rows"].to_pylist() == [len(CELLS)]
+    assert engine.query(count, kept=kept).toArrow()["rows"].to_pylist() == [len(CELLS)]
+    assert len(spark.catalog.listTables()) == before + 1
+    for _ in range(2):
+        engine.query(count, kept=spark.createDataFrame(CELLS))
+    assert kept.storageLevel.useMemory
+    for _ in range(5):
+        engine.query(count, kept=spark.createDataFrame(CELLS))
+    assert len(spark.catalog.listTables()) == before + 3
+    assert engine.query(count, kept=kept).toArrow()["rows"].to_pylist() == [len(CELLS)]
+    kept.unpersist()

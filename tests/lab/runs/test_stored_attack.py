@@ -54,6 +54,7 @@ params = { kappa = 0.6 }
 
 
 _RELAY = "nodes = 40\ntopics = 5\nsteps = [1, 2]\nrelay = 'hardened'\nbatch = 10.0"
+_RELAY_MACHINES = "nodes = 6\ntopics = 2\nsteps = [2]\nrelay = 'paper'\nbatch = 4.0"
 _WIRES = "nodes = 12\npublications = 4\nratio = 0.3\nwire = 'prompt'"
 _TREES = "nodes = 40\ninsiders = 0.2\npublications = 5\nsteps = [1, 8]"
 _GUESSES = "truth = 'gbm'\nfoil = 'noise'\nguessers = ['medoid', 'uniform', 'smoother', 'turns']"
@@ -76,6 +77,7 @@ name = "only"
 """
 OTHERS = {
     "relay.attacks": OTHER.format(kind="relay.attacks", engine="kernel", base=_RELAY),
+    "relay.attacks by machines": OTHER.format(kind="relay.attacks", engine="machines", base=_RELAY_MACHINES),
     "mesh.wires": OTHER.format(kind="mesh.wires", engine="machines", base=_WIRES),
     "foil.guesses": OTHER.format(kind="foil.guesses", engine="kernel", base=f"{_FOIL}\n{_GUESSES}"),
     "foil.categories": OTHER.format(kind="foil.categories", engine="kernel", base=f"{_FOIL}\nfoil = 'entropy'"),

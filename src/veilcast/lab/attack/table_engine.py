@@ -106,15 +106,30 @@ class SparkEngine:
         self._spark = spark
 
     def query(self, sql: str, /, **inputs: DataFrame) -> DataFrame:
-        # Spark forgets the persisted rows of a view when the view is dropped, as its own formatting of queries does at
-        # once. So views stay until the session ends: a name and a plan each.
-        names = {name: f"input_{uuid4().hex}" for name in inputs}
-        for name, table in inputs.items():
-            table.createOrReplaceTempView(names[name])
+        names = {name: self._name_view(table) for name, table in inputs.items()}
         found: DataFrame = self._spark.sql(sql.format(**names))
         return found
 
     view = query
+
+    def _name_view(self, table: DataFrame) -> str:
+        """The view of a frame: the same one in all queries.
+
+        Spark forgets the persisted rows of a view when the view is dropped, as its own formatting of queries does at
+        once. So a view stays until `VIEWS_MAX` others were made after it.
+        """
+        found = next((name for name, frame in _VIEWS.items() if frame is table), None)
+        if found is not None:
+            return found
+        name = f"input_{uuid4().hex}"
+        table.createOrReplaceTempView(name)
+        _VIEWS[name] = table
+        while len(_VIEWS) > VIEWS_MAX:
+            oldest = next(iter(_VIEWS))
+            dropped = _VIEWS.pop(oldest)
+            if dropped.sparkSession is self._spark:
+                self._spark.catalog.dropTempView(oldest)
+        return name
 
     def apply_by(
         self, table: DataFrame, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
@@ -224,5 +239,9 @@ def _database() -> DuckDBPyConnection:
 
 _NUMBERS: Final = count()
 """Names of inputs are never used twice: a relation can outlive many queries."""
+VIEWS_MAX: Final = 256
+"""Views of a process: a name and a plan each."""
+_VIEWS: Final[dict[str, Any]] = {}
+"""Frames by the names of their views, the oldest first."""
 _MEMORY_MB: Final = 4_096
 """Memory of a query in this process, in megabytes; larger ones use the disk."""

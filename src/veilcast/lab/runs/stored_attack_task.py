@@ -230,7 +230,7 @@ _ROWS_AT_ONCE: Final = 1_000_000
 STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.epochs": {"kernel": "mesh.attack_suite", "machines": "mesh.attack_suite"},
     "mesh.wires": {"machines": "mesh.wires_machines"},
-    "relay.attacks": {"kernel": "relay.attacks_model"},
+    "relay.attacks": {"kernel": "relay.attacks_model", "machines": "relay.attacks_machines"},
     "mesh.topics": {"kernel": "mesh.topics_model"},
     "mesh.pruning": {"kernel": "mesh.pruning_model"},
     "mesh.clocks": {"kernel": "mesh.clocks_model"},

@@ -267,7 +267,7 @@ class TopicTables:
                 self._rows(epoch, "in:Present", self._take(node).to_pylist()),
                 seen,
             ]
-        )
+        ).combine_chunks()
         tokens = pa.array([row[topic] for row in self._token], pa.binary()).take(whole["epoch"])
         place = whole.column_names.index("token")
         return whole.set_column(place, whole.schema.field(place), tokens)
