@@ -112,7 +112,7 @@ def measure(rate: int, seconds: int, every_s: float, master: str, say: Any) -> d
 def warm(spark: Any, directory: Path) -> None:
     """A small audit, of which nothing is measured."""
     place = directory / "warm.pcap"
-    write_at_once(place, 1_000, 12)
+    write_at_once(place, 4_200, 12)
     live_audit.follow(spark, [place], LiveSettings(window_us=0), lambda _: None, once=True)
 
 

@@ -196,6 +196,14 @@ class TableWriter:
         for row in rows:
             self.append(row)
 
+    def flush(self) -> None:
+        """Hand all rows to the operating system, so that a reader who follows the files sees them."""
+        for name, file in self._files.items():
+            try:
+                file.flush()
+            except OSError as error:
+                raise StorageError(f"cannot write {self._directory / name}.jsonl: {error.strerror}") from error
+
     def close(self) -> None:
         for file in self._files.values():
             file.close()
