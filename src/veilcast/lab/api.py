@@ -139,8 +139,7 @@ def attack(
             guesses = observations.attack(asked)
         else:
             guesses = attack_plain_tables(observations, asked or None, epochs)
-    kept: AnyTable = engine_of(guesses).keep(guesses)
-    return kept
+    return _keep(guesses)
 
 
 def measure(guesses: AnyTable, truth: AnyTable | StoredRuns, *, experiment: str = "") -> AnyTable:
@@ -151,11 +150,11 @@ def measure(guesses: AnyTable, truth: AnyTable | StoredRuns, *, experiment: str 
     as stored runs are. `summarise` makes scores of measures. `experiment` names them.
     """
     if isinstance(truth, StoredRuns):
-        return truth.measure(guesses)
+        return _keep(truth.measure(guesses))
     streams = "stream" in (guesses.column_names if isinstance(guesses, pa.Table) else guesses.columns)
     kinds = ("stream_guesses", "stream_truth") if streams else ("guesses", "truth")
     given = check_tables(dict(zip(kinds, (guesses, truth), strict=True)))
-    return measure_tables(given[kinds[0]], given[kinds[1]], experiment)
+    return _keep(measure_tables(given[kinds[0]], given[kinds[1]], experiment))
 
 
 def summarise(measures: AnyTable) -> pa.Table:
@@ -212,6 +211,12 @@ def chart(
     if not {"attack", "metric", "step", "value"} <= set(table.column_names):
         raise ConfigError("a chart shows a result, scores, measures or guesses")
     return notebook_charts.draw_scores(table if "low" in table.column_names else summarise_table(table), what or "auc")
+
+
+def _keep(table: AnyTable) -> AnyTable:
+    """The same rows, computed once. A kept frame also depends on no view, of which the engine drops the oldest."""
+    kept: AnyTable = engine_of(table).keep(table)
+    return kept
 
 
 @contextmanager
