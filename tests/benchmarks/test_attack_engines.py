@@ -16,6 +16,7 @@ import pytest
 from pyspark.cloudpickle import cloudpickle
 
 import attack_engines
+import attack_phases
 import relay_attackers
 from attack_engines import EngineResult
 from engines import engine_run, lab_job, lab_pipeline, reductions, tiled_tables
@@ -273,6 +274,16 @@ def test_spark_gives_the_guesses_of_its_peers(tiled: TiledTables) -> None:
         request = EngineRequest("", attack, tiled, 2)
         results = attack_engines.measure_engines(request, attack_engines.ENGINES, 1, 900.0)
         assert [each.engine for each in results if each.failure] == (["in-process"] if attack == "first-spy" else [])
+
+
+@pytest.mark.all_only
+@pytest.mark.heavy
+def test_phases_tell_java_and_workers_apart() -> None:
+    phases = {each.name: each.cpu_s for each in attack_phases.measure_phases(60_000, "notifications")}
+    assert phases["Java and the session"]["java"] > 0
+    assert phases["first job, without Python"]["workers"] == 0
+    assert phases["first job with workers"]["workers"] > 0
+    assert phases["in one process, first pass"]["driver"] > 0
 
 
 @pytest.mark.all_only

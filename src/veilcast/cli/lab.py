@@ -37,8 +37,15 @@ Row: TypeAlias = dict[str, Any]
 
 def doctor(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
-        from veilcast.lab.spark.doctor import diagnose
+        from veilcast.lab.spark.doctor import diagnose, make_class_archive
+        from veilcast.lab.spark.master import Master
+    made = {}
+    if arguments.class_archive:
+        if not Master.parse(arguments.master).is_local:
+            raise ConfigError("--class-archive is for sessions on this machine; leave --master out")
+        made = {"class archive": str(make_class_archive(arguments.master))}
     diagnosis = diagnose(arguments.master)
+    diagnosis.found |= made
     width = max(map(len, diagnosis.found))
     lines = [f"{name:{width}}  {found}" for name, found in diagnosis.found.items()]
     lines += [f"wrong: {problem}" for problem in diagnosis.wrong] or ["nothing is wrong"]

@@ -15,6 +15,11 @@ def add_lab(commands: Any) -> None:
 
     doctor = verbs.add_parser("doctor", help="test what the lab would run on: Java, Spark, the master")
     _add_master(doctor, "local[*]", "local[*]")
+    doctor.add_argument(
+        "--class-archive",
+        action="store_true",
+        help="first store Java's classes in ~/.cache/veilcast (190 MB): sessions on this machine then start sooner",
+    )
     runs(doctor, Later("lab", "doctor"))
 
     listed = verbs.add_parser("list", help="list the experiments; for named ones, what they claim and need")

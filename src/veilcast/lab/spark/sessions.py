@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -55,7 +56,7 @@ def session(
             say(line)
         # Spark replaces this handler with its own and does not restore it.
         handler = signal.getsignal(signal.SIGINT)
-        context = _start(master, settings.given, address)
+        context = _start(master, settings.given, address, options)
         try:
             if not master.is_local:
                 _ship(context, Path(scratch))
@@ -73,6 +74,18 @@ def session(
                 context.stop()
 
 
+def record_class_archive(url: str, work: Callable[[SparkSession], object]) -> Path:
+    """Do this work in a first session, and store the classes that its Java machine has loaded. Returns the archive's
+    path."""
+    archive = java.ClassArchive(java.find_java())
+    written = archive.prepare()
+    with session(url, SparkOptions(record_classes=str(written))) as spark:
+        work(spark)
+    _end_java()
+    archive.adopt(written)
+    return archive.path
+
+
 def start_java_machine(url: str, options: SparkOptions) -> None:
     """Start the Java machine of the next session, unless there is one, or a server has it. Any thread may do that."""
     if SparkContext._gateway is not None:
@@ -84,7 +97,7 @@ def start_java_machine(url: str, options: SparkOptions) -> None:
     with _scratch("veilcast-spark-") as scratch, _environment(master, address):
         settings = choose_settings(master, address, Resources.of_machine(), scratch, options).given
         if SparkContext._gateway is None:
-            _start_java(settings)
+            _start_java(settings, options)
 
 
 @contextlib.contextmanager
@@ -118,11 +131,11 @@ def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _start(master: Master, settings: dict[str, str], address: str | None) -> SparkContext:
+def _start(master: Master, settings: dict[str, str], address: str | None, options: SparkOptions) -> SparkContext:
     """The context. Its Java machine serves all sessions of this process and ends with it."""
     with _environment(master, address):
         if SparkContext._gateway is None:
-            _start_java(settings)
+            _start_java(settings, options)
         given_up = threading.Event()
 
         def give_up() -> None:
@@ -152,10 +165,9 @@ def _with_jars(settings: dict[str, str]) -> dict[str, str]:
     return settings | ({"spark.jars": jars} if jars else {})
 
 
-def _start_java(settings: dict[str, str]) -> None:
+def _start_java(settings: dict[str, str], options: SparkOptions) -> None:
     """Start the machine that Spark runs in; its output goes to a file. Secrets are left to the session: here the
     settings stand in a command, which other users of this machine can read."""
-    shown = SparkConf(loadDefaults=False).setAll([pair for pair in settings.items() if not is_secret(pair[0])])
     found = java.find_java()
     # Removed when this process ends; the Java machine ends too, when our end of its pipe closes.
     kept = _scratch("veilcast-java-")
@@ -164,7 +176,15 @@ def _start_java(settings: dict[str, str]) -> None:
     log = scratch / "spark.log"
     with _disk_errors_translated():
         os.environ["JAVA_HOME"] = str(found.home(scratch))
-    os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(scratch))
+    archive, record = java.ClassArchive(found), options.record_classes
+    local = settings.get("spark.master", "").startswith("local")
+    if local:
+        # Java takes the last of two options, so the user's are the last.
+        given = java.java_options(archive, Path(record) if record else None), settings.get(_JAVA_OPTIONS, "")
+        settings = settings | {_JAVA_OPTIONS: " ".join(filter(None, given))}
+    shown = SparkConf(loadDefaults=False).setAll([pair for pair in settings.items() if not is_secret(pair[0])])
+    folder = archive.settings_directory if local and (record or archive.exists) else scratch
+    os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(folder))
     try:
         with log.open("wb") as output:
             gateway = launch_gateway(shown, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
@@ -200,6 +220,21 @@ def _kill_java() -> None:
         gateway.proc.kill()
         gateway.proc.wait()
         gateway.proc.stdin.close()
+
+
+def _end_java() -> None:
+    """Let the Java machine end by itself, and wait for it."""
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        try:
+            gateway.proc.wait(_END_S)
+        except subprocess.TimeoutExpired as error:
+            gateway.proc.kill()
+            gateway.proc.wait()
+            raise SparkError(f"the Java machine of Spark did not end within {_END_S:g} s") from error
 
 
 @contextlib.contextmanager
@@ -261,6 +296,8 @@ def _wait_for_executors(context: SparkContext) -> None:
     raise UnreachableError(f"no executor came within {_EXECUTORS_S:g} s: the workers have no memory or no core free")
 
 
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_END_S: Final = 600.0
 _REGISTER_S: Final = 90.0
 """Until a master has let us in. Spark itself tries three times in a minute, and a busy machine begins late."""
 _EXECUTORS_S: Final = 60.0

@@ -28,6 +28,8 @@ class SparkOptions(msgspec.Struct, frozen=True):
     """Whether Spark serves its web page."""
     event_log: str = ""
     """The directory or location for Spark's event log; empty: none is written."""
+    record_classes: str = ""
+    """The file to which the Java machine writes its classes at its end; empty: none is written."""
 
     @classmethod
     def parse(cls, conf: Iterable[str], *, ui: bool = False, event_log: str = "") -> Self:
