@@ -1,7 +1,7 @@
 """How long do the lab's attackers take over tables of a million rows and more: on Spark, DuckDB, Polars and pandas?
 
     python benchmarks/attack_engines.py [--rows N ...] [--rounds N] [--engines NAME ...] [--attacks NAME ...]
-                                        [--memory-mb MB] [--seconds S] [--json]
+                                        [--memory-mb MB] [--master URL] [--seconds S] [--json]
 
 Every engine reduces the same Parquet files, and then the same attackers score every node (`engines/lab_pipeline.py`):
 `notifications` is the leaf rule and the intersection, `cadence` compares rhythms, `first-spy` reads the table of
@@ -35,7 +35,7 @@ import msgspec
 
 from engines import tiled_tables
 from engines.engine_run import EngineFailure, EngineRequest, EngineTiming, run_engine
-from engines.lab_pipeline import ATTACKS
+from engines.lab_job import ATTACKS
 from veilcast.errors import LocalError, StorageError
 
 
@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds (%(default)d)")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), metavar="NAME", help=_ALL)
     parser.add_argument("--attacks", nargs="+", choices=list(ATTACKS), default=list(ATTACKS), metavar="NAME", help=_ALL)
+    parser.add_argument("--master", metavar="URL", help="the master for Spark's engines; it sees this machine's files")
     parser.add_argument("--memory-mb", type=int, metavar="MB", help="memory limit of each engine (none)")
     parser.add_argument(
         "--seconds", type=float, default=900.0, metavar="S", help="time limit of each run (%(default)g)"
@@ -78,7 +79,9 @@ def main() -> None:
             require_space(folder, rows)
             tiled = tiled_tables.write_tables(Path(folder) / "tables", rows)
             for attack in arguments.attacks:
-                request = EngineRequest("", attack, tiled, _cores(), arguments.memory_mb, arguments.passes)
+                request = EngineRequest(
+                    "", attack, tiled, _cores(), arguments.memory_mb, arguments.passes, master=arguments.master
+                )
                 results = measure_engines(
                     request, arguments.engines, arguments.rounds, arguments.seconds, progress=_tell_progress
                 )

@@ -1,7 +1,7 @@
 """How do time, memory and tasks grow with the observations that a cluster makes, keeps and attacks again?
 
     python benchmarks/stored_attacks.py [--experiment NAME] [--seeds N ...] [--workers N] [--master URL] [--kill]
-                                        [--keep TABLES] [--quick] [--json]
+                                        [--keep TABLES] [--dir DIR] [--quick] [--json]
 
 For each number of seeds: `lab run NAME --keep all` on a standalone cluster of this machine, then `lab attack` on what
 was kept, both as commands of their own. Every score of the attack must be the sweep's to the last digit, and every
@@ -71,6 +71,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 5], metavar="N", help="numbers of seeds (1 5)")
     parser.add_argument("--workers", type=int, default=3, metavar="N", help="workers of the cluster (%(default)d)")
     parser.add_argument("--master", metavar="URL", help="a cluster that runs already")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="keep results there, and continue with those (none)")
     parser.add_argument("--keep", default="all", metavar="TABLES", help="the tables to keep (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="the experiment's smallest version")
     parser.add_argument("--kill", action="store_true", help="attack once more, and kill a worker half-way")
@@ -91,7 +92,7 @@ def main() -> None:
             say(line)
         for seeds in arguments.seeds:
             result = measure_stored_attack(
-                base / f"{seeds}",
+                (arguments.dir or base) / f"{seeds}",
                 arguments.experiment,
                 seeds,
                 cluster,
@@ -187,6 +188,7 @@ def run_command(
     cost = CommandCost(
         round(time.perf_counter() - start, 1), round(os.getloadavg()[0], 1), usage.usage_of("driver"), executors
     )
+    print(f"{' '.join(command[:3])}: {_cost(cost)}, load {cost.load}", file=sys.stderr, flush=True)
     return json.loads(output), cost
 
 

@@ -41,7 +41,6 @@ SAME_NAME = "every mode has a module of this name and role in this room"
 OWN_STANDARD = "a published standard in one file, tested by itself against its vectors or its text"
 OWN_MODEL = "a model or a formula by itself, which its own tests compare with the machines or with arithmetic"
 OWN_MEASURE = "a measure by itself, with its own definition and tests"
-NOT_DECIDED = "to be merged, or to be given a reason: nobody has decided yet"
 FRAGMENTS = {
     "lab.measure.stream_guesses": OWN_MEASURE,
     "lab.attack.stream.pedigrees": "attackers that see branchings alone, with an argument of their own",
@@ -59,13 +58,14 @@ FRAGMENTS = {
     "lab.models.cell_times": OWN_MODEL,
     "lab.models.kalman": OWN_MODEL,
     "lab.models.prefix_tags": OWN_MODEL,
-    "lab.report.legend": NOT_DECIDED,
-    "lab.runs.brokers.user_trace": NOT_DECIDED,
+    "lab.report.legend": "the layout of rows is an idea by itself, beside a figure that is long enough",
+    "lab.runs.brokers.user_trace": "it changes an experiment; the command that imports it knows no experiment",
     "lab.runs.mesh.advert_observer": OWN_MODEL,
-    "lab.runs.mesh.flow_tables": NOT_DECIDED,
+    "lab.runs.mesh.flow_tables": "the tables of a kind of run stand in a file, as in the other modes",
     "lab.runs.mesh.insider_tap": "a checker of the simulator with tests of its own",
-    "lab.runs.mesh.round_counts": NOT_DECIDED,
+    "lab.runs.mesh.round_counts": OWN_MODEL,
     "lab.runs.tree.costs_model": "a run of the table, of which another run takes a constant",
+    "lab.spark.connect": "the second kind of session, which needs no Java machine, beside a file that starts one",
     "mesh.mass_failure": "a safety argument of its own, beside a class that is long enough",
     "net.mqtt": "each kind of stream has its driver in a file of this room",
     "net.socks": OWN_STANDARD,

@@ -39,6 +39,7 @@ def test_every_table_has_the_columns_the_lab_expects() -> None:
         "pairs": ("run", "topic", "other", "share"),
         "published": ("run", "topic", "t_us"),
         "tokens": ("run", "epoch", "token", "topic"),
+        "lasting_tokens": ("run", "epoch", "token", "lasting"),
         "words": ("run", "topic", "tag"),
         "roots": ("run", "topic", "epoch", "node"),
         "truth": ("run", "topic", "node", "role", "since_us", "until_us"),

@@ -38,6 +38,8 @@ class EngineRequest(msgspec.Struct, frozen=True):
     passes: int = 2
     started: float = 0.0
     """When the parent started the process, in seconds since 1970."""
+    master: str | None = None
+    """Master of Spark's engines; None for this machine. The processes of a cluster are not measured."""
 
 
 class EngineTiming(msgspec.Struct, frozen=True):
@@ -116,7 +118,7 @@ def _open_engine(request: EngineRequest) -> Iterator[Callable[[], pa.Table]]:
 
     if request.engine in ("spark", "spark-sql"):
         guess = lab_pipeline.guess_on_spark if request.engine == "spark" else lab_pipeline.guess_by_spark_sql
-        with lab_pipeline.open_spark(request.cores, request.memory_mb) as spark:
+        with lab_pipeline.open_spark(request.cores, request.memory_mb, request.master) as spark:
             yield lambda: guess(spark, request.tables, request.attack)
         return
     if request.engine == "in-process":

@@ -1,4 +1,5 @@
-"""The lab's own attackers, for every engine of a benchmark: the only file here that depends on `veilcast.lab.attack`.
+"""The lab's own attackers, for every engine of a benchmark. Beside `lab_job`, only this file depends on
+`veilcast.lab.attack`.
 
 An engine reduces observations to a few small tables by SQL or by frames. All else is the lab's: which size a
 notification has, and how attackers score nodes. So two engines differ in their reductions alone.
@@ -14,12 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from engines.lab_job import ATTACKS, TABLES_OF, TiledFiles, guess, guess_from_files
 from engines.relay_tables import PUBLIC, RelayTables, observe_epoch
 from engines.tiled_tables import HEARTBEAT_US, TiledTables
 from veilcast.lab import tables
@@ -38,73 +38,53 @@ from veilcast.observe import TABLES, ObservationRow
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ATTACKS: Final[Mapping[str, tuple[str, ...]]] = {
-    "notifications": ("leaf", "intersection"),
-    "cadence": ("cadence",),
-    "first-spy": ("first-spy",),
-}
-"""Names of attackers, by what they look at."""
-_TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "notifications": ("cells",),
-    "cadence": ("cells",),
-    "first-spy": ("insiders", "topology", "presence"),
-}
-
 
 @contextlib.contextmanager
-def open_spark(cores: int, memory_mb: int | None) -> Iterator[SparkSession]:
-    """A session of the lab on this machine. A limit on memory is divided as the memory of a machine is."""
+def open_spark(cores: int, memory_mb: int | None, master: str | None = None) -> Iterator[SparkSession]:
+    """A session of the lab, on this machine unless a master is given. A limit on memory is divided as the memory of a
+    machine is."""
+    from pyspark import cloudpickle
+
     from veilcast.lab.spark import session
     from veilcast.lab.spark.resources import Resources
 
+    url = master or f"local[{cores}]"
     resources = Resources.of_machine() if memory_mb is None else Resources(cores, memory_mb)
-    with mock.patch.object(Resources, "of_machine", return_value=resources), session(f"local[{cores}]") as spark:
-        yield spark
+    # A cluster is sent the lab, not the benchmarks: its tasks carry the code of this module.
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)  # type: ignore[no-untyped-call]
+    try:
+        with mock.patch.object(Resources, "of_machine", return_value=resources), session(url) as spark:
+            yield spark
+    finally:
+        cloudpickle.unregister_pickle_by_value(here)  # type: ignore[no-untyped-call]
 
 
 def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.Table:
     """The product's way with stored runs: each task reads files of whole runs, and attacks them in its process."""
     groups = _list_files(tiled)
     schema = tables.spark_schema(GuessRow)
-    return tasks.frame(spark, groups, partial(_guess_from_files, attack=attack), schema).toArrow()
+    return tasks.frame(spark, groups, partial(guess_from_files, attack=attack), schema).toArrow()
 
 
 def guess_in_process(tiled: TiledTables, attack: str) -> pa.Table:
     """The same in this process: one thread, one file at a time."""
-    return pa.concat_tables(_guess_from_files(group, attack)[0] for group in _list_files(tiled))
+    return pa.concat_tables(guess_from_files(group, attack)[0] for group in _list_files(tiled))
 
 
 def guess_by_spark_sql(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.Table:
     """The product's way with a record that no task can hold: Spark's own aggregations and joins."""
-    given = {name: _read(spark, getattr(tiled, name), TABLES[name]) for name in _TABLES_OF[attack]}
-    guesses: pa.Table = _guess(given, attack).toArrow()
+    given = {name: _read(spark, getattr(tiled, name), TABLES[name]) for name in TABLES_OF[attack]}
+    guesses: pa.Table = guess(given, attack).toArrow()
     return guesses
 
 
-class _TiledFiles(msgspec.Struct, frozen=True):
-    """A file of each table that has any, with the same runs."""
-
-    paths: dict[str, str]
-
-
-def _list_files(tiled: TiledTables) -> list[_TiledFiles]:
+def _list_files(tiled: TiledTables) -> list[TiledFiles]:
     found: dict[str, dict[str, str]] = {}
     for table in ("cells", "insiders", "topology", "presence"):
         for path in sorted(Path(getattr(tiled, table)).glob("*.parquet")):
             found.setdefault(path.name, {})[table] = str(path)
-    return [_TiledFiles(paths) for paths in found.values()]
-
-
-def _guess_from_files(files: _TiledFiles, attack: str) -> list[pa.Table]:
-    given = {name: pq.read_table(path) for name, path in files.paths.items() if name in _TABLES_OF[attack]}
-    return [_guess(given, attack)] if set(given) == set(_TABLES_OF[attack]) else []
-
-
-def _guess(given: Mapping[str, Any], attack: str) -> Any:
-    if attack == "first-spy":
-        return coalition_job.guess_from_coalition(given, ATTACKS[attack], [sys.maxsize])
-    # Without a table of facts the lab assumes the heartbeat that the tiles have.
-    return capture_job.guess_from_captures({"cells": given["cells"]}, ATTACKS[attack])
+    return [TiledFiles(paths) for paths in found.values()]
 
 
 def guess_on_relay(spark: SparkSession, ledgers: RelayTables) -> DataFrame:
@@ -209,7 +189,7 @@ _KIND_NAMES: Final = {
     "begins": capture_job._BEGINS,
     "notifications": WAVES,
     "gaps": CADENCE,
-    "coalition": coalition_tables._COALITION,
+    "coalition": coalition_tables.COALITION,
     "adverts": coalition_tables.ADVERTS,
 }
 _FORM: Final[dict[str, Any]] = {

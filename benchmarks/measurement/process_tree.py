@@ -25,8 +25,12 @@ def processor_seconds(root: int) -> float:
 
     It depends far less than wall-clock time on what else the machine does.
     """
-    ticks = sum(int(tick) for one in process_tree(root) for tick in _stat(one)[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(map(processor_seconds_of, process_tree(root)))
+
+
+def processor_seconds_of(process: int) -> float:
+    """The same of one process, with those of its children that have ended and were waited for."""
+    return sum(map(int, _stat(process)[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def own_ticks(process: int) -> int:

@@ -136,6 +136,15 @@ class TokenRow(ObservationRow, frozen=True, gc=False):
     topic: str
 
 
+class LastingTokenRow(ObservationRow, frozen=True, gc=False):
+    """The token that a topic has in all epochs, beside its token of this one, for an attacker on tokens that never
+    change."""
+
+    epoch: int
+    token: bytes
+    lasting: bytes
+
+
 class WordRow(ObservationRow, frozen=True, gc=False):
     """A tag that an observer can compute from a public word."""
 
@@ -187,6 +196,14 @@ class TableWriter:
         for row in rows:
             self.append(row)
 
+    def flush(self) -> None:
+        """Hand all rows to the operating system, so that a reader who follows the files sees them."""
+        for name, file in self._files.items():
+            try:
+                file.flush()
+            except OSError as error:
+                raise StorageError(f"cannot write {self._directory / name}.jsonl: {error.strerror}") from error
+
     def close(self) -> None:
         for file in self._files.values():
             file.close()
@@ -232,6 +249,7 @@ TABLES: Final[dict[str, type[ObservationRow]]] = {
     "pairs": PairRow,
     "published": PublishedRow,
     "tokens": TokenRow,
+    "lasting_tokens": LastingTokenRow,
     "words": WordRow,
     "roots": RootRow,
     "truth": TruthRow,

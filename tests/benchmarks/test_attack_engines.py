@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.cloudpickle import cloudpickle
 
 import attack_engines
+import attack_phases
 import relay_attackers
 from attack_engines import EngineResult
-from engines import engine_run, lab_pipeline, reductions, tiled_tables
+from engines import engine_run, lab_job, lab_pipeline, reductions, tiled_tables
 from engines.engine_run import EngineFailure, EngineRequest, EngineTiming
 from engines.reductions import EngineLimits
 from engines.tiled_tables import HEARTBEAT_US, TiledTables
@@ -84,7 +88,7 @@ def test_a_peer_scores_as_the_arrays_of_a_capture_do(
         names, seen = observe_cells(cells, HEARTBEAT_US)
         expected = {
             (attacker.name, attacker.role, node): score
-            for attacker in attackers_on(CaptureObservations, lab_pipeline.ATTACKS[attack])
+            for attacker in attackers_on(CaptureObservations, lab_job.ATTACKS[attack])
             for node, score in zip(names, attacker.score_topics(seen)[0].tolist(), strict=True)
         }
         given = {(row["attack"], row["role"], row["node"]): row["score"] for row in found if row["run"] == run}
@@ -130,7 +134,7 @@ def test_gaps_come_in_the_same_order_where_cells_leave_at_the_same_time(engine: 
     assert sorted(rows) == [("a", "n1", "n2", 0, 50, 1), ("a", "n1", "n2", 3, 60, 1), ("a", "n1", "n2", 4, 40, 1)]
 
 
-@pytest.mark.parametrize("attack", lab_pipeline.ATTACKS)
+@pytest.mark.parametrize("attack", lab_job.ATTACKS)
 def test_the_job_of_the_lab_in_one_process_gives_the_guesses_of_a_peer(
     attack: str, tiled: TiledTables, tmp_path: Path
 ) -> None:
@@ -266,7 +270,7 @@ def test_a_run_of_a_relay_unlike_the_others_is_noticed() -> None:
 @pytest.mark.all_only
 @pytest.mark.heavy
 def test_spark_gives_the_guesses_of_its_peers(tiled: TiledTables) -> None:
-    for attack in lab_pipeline.ATTACKS:
+    for attack in lab_job.ATTACKS:
         request = EngineRequest("", attack, tiled, 2)
         results = attack_engines.measure_engines(request, attack_engines.ENGINES, 1, 900.0)
         assert [each.engine for each in results if each.failure] == (["in-process"] if attack == "first-spy" else [])
@@ -274,5 +278,31 @@ def test_spark_gives_the_guesses_of_its_peers(tiled: TiledTables) -> None:
 
 @pytest.mark.all_only
 @pytest.mark.heavy
+def test_phases_tell_java_and_workers_apart() -> None:
+    phases = {each.name: each.cpu_s for each in attack_phases.measure_phases(60_000, "notifications")}
+    assert phases["Java and the session"]["java"] > 0
+    assert phases["first job, without Python"]["workers"] == 0
+    assert phases["first job with workers"]["workers"] > 0
+    assert phases["in one process, first pass"]["driver"] > 0
+
+
+@pytest.mark.all_only
+@pytest.mark.heavy
 def test_the_attackers_on_a_relay_run_at_a_small_size() -> None:
     assert relay_attackers.measure_attackers(1, 1).rows > 0
+
+
+def test_a_master_is_that_of_the_session_and_its_executors_need_no_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    @contextlib.contextmanager
+    def session(url: str) -> Iterator[None]:
+        asked.append(url)
+        yield
+
+    monkeypatch.setattr("veilcast.lab.spark.session", session)
+    for master in ("spark://host:7077", None):
+        with lab_pipeline.open_spark(2, None, master):
+            assert "engines.lab_pipeline" in cloudpickle._PICKLE_BY_VALUE_MODULES
+    assert asked == ["spark://host:7077", "local[2]"]
+    assert "engines.lab_pipeline" not in cloudpickle._PICKLE_BY_VALUE_MODULES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -247,15 +248,87 @@ def test_without_the_lab_it_says_what_to_install() -> None:
     assert "pip install 'veilcast[lab]'" in child.stderr
 
 
-@pytest.mark.parametrize("place", ["hdfs://namenode:8020/net.pcap", "s3a://bucket/net.pcap"])
-def test_a_capture_that_is_no_file_is_refused_in_one_line(place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, said = run(capsys, place)
-    assert code == 3
+def test_a_location_whose_server_is_silent_is_refused_before_anything_is_made(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, _, said = run(capsys, "hdfs://127.0.0.1:1/net.pcap", "--out", tmp_path / "out")
+    assert code == 14
     assert len(said.splitlines()) == 1
-    assert "captures are read as files; mount the" in said
+    assert "hdfs://127.0.0.1:1/net.pcap: no server answers at 127.0.0.1:1: Connection refused" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_pages_are_written_to_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, said = run(capsys, write_file(tmp_path, captured()), "--out", "hdfs://namenode/out")
+    assert code == 3
+    assert "is no path of this machine, and pages are written there alone" in said
 
 
 def test_a_wrong_setting_of_spark_is_refused_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, said = run(capsys, "missing.pcap", "--conf", "spark.ui.port")
     assert code == 3
     assert "spark.ui.port" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--every", "5"), "--every is for an audit while traffic is recorded; give --follow"),
+        (("--ask", "leaf"), "--ask is for an audit while traffic is recorded; give --follow"),
+        (("--follow", "--fail-if", "named>0"), "--fail-if is for a whole record; give it without --follow"),
+        (("--follow", "--out", "o"), "--out is for a whole record; give it without --follow"),
+        (("--follow", "--window", "-1"), "--window -1: must be from 0 to 1,000,000,000 seconds"),
+        (("--follow", "--ask", "disclosure"), "disclosure needs the whole record, and a stream keeps none"),
+        (("--follow", "--ask", "lef"), "no attack from outside is called 'lef'; there are leaf"),
+        (("--follow", "--only-members"), "--only-members leaves out all but the members; give --members"),
+    ],
+)
+def test_wrong_words_about_following_are_refused_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: tuple[str, ...], reason: str
+) -> None:
+    code, out, err = run(capsys, write_loud_network(tmp_path / "net", 2), *words)
+    assert (code, out) == (3, "")
+    assert err.startswith(f"veilcast: {reason}")
+    assert err.count("\n") == 1
+
+
+def test_a_file_to_follow_must_be_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, tmp_path / "none.pcap", "--follow")
+    assert code == 4
+    assert "there is nothing; --follow waits for files inside a directory alone" in err
+
+
+@pytest.mark.all_only
+@pytest.mark.parametrize("form", ["json", "lines"])
+def test_a_followed_network_is_reported_until_ctrl_c(form: str, tmp_path: Path) -> None:
+    """It ends with exit code 0, and says nothing of it."""
+    net = write_loud_network(tmp_path / "net", 20)
+    words = [
+        sys.executable,
+        "-m",
+        "veilcast.cli.main",
+        "audit",
+        str(net),
+        "--follow",
+        "--every",
+        "1",
+        "--ask",
+        "flow-source",
+    ]
+    words += ["--json"] if form == "json" else []
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, err = process.stdout.read(), process.stderr.read()
+        process.wait(HANG_S)
+    assert (process.returncode, err) == (0, "veilcast: following; Ctrl-C ends it\n")
+    if form == "json":
+        report = json.loads(line)
+        assert report["attackers"][0]["suspects"][0]["node"] == PUBLISHER
+        assert (report["final"], report["nodes"]) == (False, len(NODES))
+    else:
+        assert line.startswith("00:00:")
+        assert f"{len(NODES)} nodes, 24 links (each way), " in line
+        assert f"    {PUBLISHER}  score 1, confidence 0.00, among 1" in rest

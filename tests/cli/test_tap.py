@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from veilcast.cli.tap import WireTap, open_tap
+from veilcast.cli.tap import FLUSH_US, WireTap, open_tap
 from veilcast.errors import StorageError
 from veilcast.machine import Address
 from veilcast.observe import CellRow, read_table
@@ -32,6 +32,9 @@ class CellRows(list[CellRow]):
             raise StorageError("no space left")
         super().append(row)
 
+    def flush(self) -> None:
+        pass
+
 
 def drive(tap: WireTap) -> list[tuple[str, int]]:
     tap.receive(NOTE, PEER, 25)
@@ -49,6 +52,15 @@ def test_a_tap_writes_inbound_and_outbound_frames_in_the_columns_of_the_lab(tmp_
     assert rows[0] == CellRow("r", 2, 25, PEER, ME, len(NOTE))
     assert rows[1:] == [CellRow("r", 3, 31, ME, peer, size) for peer, size in sent]
     assert (tmp_path / "t").stat().st_mode & 0o077 == 0
+
+
+def test_rows_can_be_followed_a_second_later(tmp_path: Path) -> None:
+    with open_tap(tmp_path, "r") as around:
+        tap = around(flood(), ME, 10)
+        for now in (FLUSH_US, FLUSH_US + 1, 2 * FLUSH_US):
+            tap.receive(NOTE, PEER, now)
+            written = len(list(read_table(tmp_path, CellRow)))
+            assert written == {FLUSH_US: 1, FLUSH_US + 1: 1, 2 * FLUSH_US: 3}[now]
 
 
 def test_only_the_owner_can_read_the_file_of_a_tap(tmp_path: Path) -> None:

@@ -107,12 +107,44 @@ def test_guesses_about_streams_are_measured_without_their_values(tmp_path: Path)
     guesses = lab.attack(runs.observations, ["uniform", "medoid", "turns"])
     found = {row[2:5]: row[6] for row in rows(lab.measure(guesses, runs.truth))}
     swept = lab.results(out)["kept"]
+    stored = {row[2:5]: row[6] for row in rows(lab.measure(lab.attack(runs), runs))}
     measured = {row[2:5]: row[6] for row in rows(read_table(out, MeasureRow, "kept"))}
     assert swept.runs == 0
     for seed in (0, 1):
         for attack in ("uniform", "medoid", "turns"):
             key = (seed, attack, "identified")
             assert found[key] == pytest.approx(measured[key], rel=1e-12)
+            assert stored[key] == measured[key]
+
+
+OTHERS = {
+    "relay": ("relay.attacks", "nodes = 40\ntopics = 5\nsteps = [1, 2]\nrelay = 'paper'", ["dictionary", "order"]),
+    "tree": (
+        "tree.attacks",
+        "tree = 'paper'\nnodes = 40\ninsiders = 0.2\npublications = 5\nsteps = [1, 8]",
+        ["count", "depth"],
+    ),
+    "topics": (
+        "mesh.topics",
+        "nodes = 60\ndegree = 6\ntopics = 4\nratio = 0.5\ninsiders = 0.2\nsteps = [1, 3]",
+        ["token-frequency-once", "relinking"],
+    ),
+    "clocks": ("mesh.clocks", "nodes = 5\ndegree = 2\nclocks = 'grid'\nsteps = [5, 10]", None),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_tables_of_every_adversary_can_be_attacked(kind: str, tmp_path: Path) -> None:
+    name, base, names = OTHERS[kind]
+    runs = lab.stored_runs(None, sweep(tmp_path, name, base), "kept")
+    assert runs.guesses is not None
+    assert rows(lab.attack(runs)) == rows(runs.guesses)
+    # Links of tokens are guessed after numbers between those that are asked for, too.
+    epochs = [1, 3] if kind == "topics" else sorted({row[2] for row in rows(runs.guesses)})
+    names = names or sorted({row[1] for row in rows(runs.guesses)})
+    wanted = [row for row in rows(runs.guesses) if row[1] in names]
+    assert rows(lab.attack(runs.observations, names, epochs=epochs)) == wanted
+    assert wanted
 
 
 def test_an_attacker_of_ones_own_is_a_value_or_a_file_and_has_controls(mesh: Path, tmp_path: Path) -> None:
@@ -150,9 +182,14 @@ CELLS = pa.table({"run": ["r"], "epoch": [0], "t_us": [1], "src": ["a"], "dst": 
         ({}, [], (), "no adversary sees no table alone"),
         ({"presence": CELLS.select(["run", "epoch"]).append_column("node", [["a"]])}, [], (), "an attack needs"),
         (CELLS, ["laef"], (), "no attack on these tables is called 'laef'; .*did you mean 'leaf'"),
-        (CELLS, ["first-spy"], (), "first-spy is an attack of a coalition of members: it needs insiders"),
-        (CELLS, ["smoother"], (), "smoother is an attack of a broker that sees foiled streams: it needs streams"),
-        (CELLS, ["leaf"], (2,), "no adversary sees cells alone"),
+        (CELLS, ["first-spy"], (), "first-spy is an attack of a coalition of members, which needs insiders"),
+        (CELLS, ["smoother"], (), "smoother is an attack of a broker that sees foiled streams, which needs streams"),
+        (
+            CELLS,
+            ["leaf"],
+            (2,),
+            "and no numbers of epochs; or of .*, which needs cells, topology, and numbers of epochs",
+        ),
         (CELLS, ["leaf"], (0,), "numbers of epochs are 1 or more"),
         (CELLS, ["cadence-linear"], (), "cadence-linear needs"),
     ],
@@ -161,6 +198,14 @@ def test_what_cannot_be_attacked_is_told_in_one_line(observed: Any, names: Any, 
     with pytest.raises(ConfigError, match=told) as error:
         lab.attack(observed, names, epochs=epochs)
     assert "\n" not in str(error.value)
+
+
+def test_guesses_about_a_run_that_the_truth_does_not_know_are_not_measured(mesh: Path) -> None:
+    runs = lab.stored_runs(None, mesh, "kept")
+    assert isinstance(runs.truth, pa.Table)
+    other = runs.truth.set_column(0, "run", pa.array(["other"] * len(runs.truth)))
+    with pytest.raises(ConfigError, match="the truth has no row of run 'all seed=0'"):
+        lab.measure(lab.attack(runs, ["leaf"]), other)
 
 
 def test_stored_runs_that_are_not_there_are_told_in_one_line(mesh: Path, tmp_path: Path) -> None:
@@ -175,6 +220,11 @@ def test_stored_runs_that_are_not_there_are_told_in_one_line(mesh: Path, tmp_pat
     runs = lab.stored_runs(None, tmp_path / "more", "kept")
     with pytest.raises(ConfigError, match="the truth of kept was not kept"):
         lab.measure(runs.observations["cells"], runs)
+    other = lab.stored_runs(None, mesh, "kept")
+    assert isinstance(other.guesses, pa.Table)
+    renamed = other.guesses.set_column(0, "run", pa.array(["all seed=7"] * len(other.guesses)))
+    with pytest.raises(ConfigError, match="the truth has no row of run 'all seed=7'"):
+        lab.measure(renamed, other)
 
 
 @pytest.mark.all_only

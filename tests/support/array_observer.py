@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.lab.attack.observer.cadence import WINDOW_FEATURES, GapCounts, LinkWindows
-from veilcast.lab.attack.observer.observations import ActivityRounds, ByteVolumes, CaptureObservations
+from veilcast.lab.attack.observer.flow_correlation import LAGS_MAX, Series, score_flows
+from veilcast.lab.attack.observer.observations import ActivityRounds, CaptureObservations
 from veilcast.lab.attack.observer.publication_waves import assign_publications, notification_size
 from veilcast.lab.models.graph import from_edges
 from veilcast.observe import CellRow
@@ -91,9 +92,18 @@ def observe_cells(
         published=np.array(published, np.int64),
         topic=np.array(topic, np.int64),
         gaps=count_gaps(t_us, src, dst, size),
-        volumes=ByteVolumes(*series),
+        correlated=score_flows(remove_rhythm(series[0], 25), remove_rhythm(series[1], 25), LAGS_MAX),
         windows=summarise_windows(t_us, src, dst, size, 1_000_000),
     )
+
+
+def remove_rhythm(values: Series, period: int) -> Series:
+    """Subtract the median of each place in the period, over whole periods of `period` bins; no bins are left if there
+    is no whole period."""
+    bins = values.shape[1] // period * period
+    folded = values[:, :bins].reshape(len(values), -1, period)
+    left: Series = folded - np.median(folded, axis=1, keepdims=True) if bins else folded
+    return left.reshape(len(values), bins)
 
 
 def _gaps(t_us: Times, src: Nodes, dst: Nodes, size: Times) -> tuple[NDArray[np.intp], Times]:

@@ -6,7 +6,9 @@ The lab does the work; this module is the command. It refuses limits that cannot
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,47 +20,56 @@ from veilcast.cli.exits import FAILED_CHECK
 from veilcast.cli.files import make_directory
 from veilcast.cli.lab import lab_extra
 from veilcast.cli.lab_attack import run_own_controls
-from veilcast.errors import ConfigError
+from veilcast.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
     from veilcast.lab.attack.registry import Attacker
     from veilcast.lab.audit.attacker_reports import AttackerReport
     from veilcast.lab.audit.audit import Audit, CaptureAudit
+    from veilcast.lab.audit.live_audit import LiveReport
+    from veilcast.lab.audit.operator_files import ListedMember, OverlayLink
+    from veilcast.lab.capture.remote_files import RecordPath
 
 
 def run(arguments: argparse.Namespace, context: Context) -> Report:
     with lab_extra():
-        from veilcast.lab.audit import audit, limits, operator_files, reader
+        from veilcast.lab.audit import audit, limits, reader
         from veilcast.lab.audit.observed import SMALL_BYTES
+        from veilcast.lab.capture.remote_files import find_records
         from veilcast.lab.report import audit_page
+        from veilcast.lab.spark import LOCAL, SparkOptions
         from veilcast.lab.storage.location import require_local
-    for place in arguments.captures:
-        _refuse_location(place)
+    if arguments.follow:
+        return _follow(arguments, context)
+    for name in _LIVE:
+        if getattr(arguments, name) is not None:
+            raise ConfigError(f"--{name} is for an audit while traffic is recorded; give --follow")
     fail_if = [limits.parse_limit(text) for text in arguments.fail_if]
     for limit in fail_if:
         if arguments.members is None and limit.name in limits.NEED_MEMBERS:
             raise ConfigError(f"--fail-if {limit}: this needs the members' roles; give --members")
-    if arguments.only_members and arguments.members is None:
-        raise ConfigError("--only-members leaves out all but the members; give --members")
+    members, links = _read_lists(arguments)
+    options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+    captures = [find_records(place, arguments.master or LOCAL, options) for place in arguments.captures]
     if arguments.out is not None:
         arguments.out = require_local(arguments.out)
         make_directory(arguments.out)
-    members = operator_files.read_members(arguments.members) if arguments.members else ()
-    links = operator_files.read_links(arguments.topology) if arguments.topology else ()
     epoch_us = round(arguments.epoch * 1_000_000)
     listed, only = {member.node for member in members}, arguments.only_members
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     own, controls = _load_attackers(arguments.attacker, say)
-    observe = partial(reader.observe, arguments.captures, epoch_us, links, listed, only_listed=only, own=own)
-    asked = arguments.master is not None or arguments.conf or arguments.ui or arguments.event_log
-    if not asked and sum(map(_bytes, arguments.captures)) <= SMALL_BYTES:
+    observe = partial(reader.observe, captures, epoch_us, links, listed, only_listed=only, own=own)
+    skew = None
+    asked = arguments.master is not None or options != SparkOptions()
+    if not asked and sum(map(_bytes, captures)) <= SMALL_BYTES:
         seen = observe()
     else:
         with lab_extra():
-            from veilcast.lab.spark import LOCAL, Progress, SparkOptions, session
-        options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+            from veilcast.lab.spark import Progress, session
+            from veilcast.lab.spark.task_skew import measure_skew
         with session(arguments.master or LOCAL, options, say) as spark, Progress(spark, say=say):
             seen = observe(spark=spark)
+            skew = measure_skew(spark)
     found = audit.audit_capture(seen, links, members)
     crossed = found.crossed_limits(fail_if)
     worst, *others = found.networks
@@ -69,9 +80,14 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         "remarks": [*found.remarks, *worst.remarks],
         "left_out": msgspec.to_builtins(found.left_out),
         "controls": controls,
+        "skew": skew and skew.to_dict(),
         "other_networks": [{**msgspec.to_builtins(each), "found": each.found()} for each in others],
     }
-    lines = [*_lines(found), *(f"failed: {limit}" for limit in crossed)]
+    lines = [
+        *_lines(found),
+        *([skew.describe()] if skew is not None else []),
+        *(f"failed: {limit}" for limit in crossed),
+    ]
     if arguments.out is not None:
         pages = audit_page.write_pages(arguments.out, found, fail_if)
         lines += [f"the page: {page}" for page in pages]
@@ -94,17 +110,82 @@ def _load_attackers(
     return run_own_controls(sources, say) if sources else ([], [])
 
 
-def _refuse_location(place: Path) -> None:
-    """Refuse a capture elsewhere: our reader of packets reads files of this machine, or of a mounted file system."""
-    scheme, separator, _ = str(place).partition(":/")
-    if separator and scheme.isalnum() and not place.exists():
-        raise ConfigError(f"{place}: captures are read as files; mount the {scheme} location, or copy the capture here")
+def _follow(arguments: argparse.Namespace, context: Context) -> Report:
+    for name in ("fail_if", "out"):
+        if getattr(arguments, name):
+            raise ConfigError(f"--{name.replace('_', '-')} is for a whole record; give it without --follow")
+    with lab_extra():
+        from veilcast.lab.audit import live_audit
+        from veilcast.lab.spark import LOCAL, SparkOptions, session
+    members, links = _read_lists(arguments)
+    window = _WINDOW_S if arguments.window is None else arguments.window
+    if not 0 <= window <= _WINDOW_MAX_S:
+        raise ConfigError(f"--window {window:g}: must be from 0 to {_WINDOW_MAX_S:,} seconds")
+    own, _ = _load_attackers(arguments.attacker, context.warn)
+    settings = live_audit.LiveSettings(
+        epoch_us=round(arguments.epoch * 1_000_000),
+        window_us=round(window * 1_000_000),
+        attackers=None if arguments.ask is None else tuple(arguments.ask),
+        own=tuple(own),
+        links=tuple(links),
+        members=tuple(members),
+        only_listed=arguments.only_members,
+        every_s=_EVERY_S if arguments.every is None else arguments.every,
+    )
+    live_audit.choose_attackers(settings.attackers, own)
+    places = [_find_place(place) for place in arguments.captures]
+
+    def emit(report: LiveReport) -> None:
+        # A report is written at once, so Ctrl-C cuts none.
+        context.say(msgspec.json.encode(report).decode() if arguments.json else "\n".join(_live_lines(report)))
+
+    options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
+    with session(arguments.master or LOCAL, options, context.warn) as spark:
+        context.warn("following; Ctrl-C ends it")
+        with contextlib.suppress(KeyboardInterrupt):
+            live_audit.follow(spark, places, settings, emit, checkpoint=arguments.checkpoint)
+    return Report(None)
 
 
-def _bytes(path: Path) -> int:
+def _find_place(text: str) -> Path:
+    from veilcast.lab.storage.location import parse_local
+
+    place = parse_local(text)
+    if place is None:
+        raise ConfigError(f"{text}: --follow reads files of this machine; mount the location, or follow it there")
+    if not place.exists():
+        raise StorageError(f"cannot read {place}: there is nothing; --follow waits for files inside a directory alone")
+    return place
+
+
+def _read_lists(arguments: argparse.Namespace) -> tuple[tuple[ListedMember, ...], tuple[OverlayLink, ...]]:
+    from veilcast.lab.audit import operator_files
+
+    if arguments.only_members and arguments.members is None:
+        raise ConfigError("--only-members leaves out all but the members; give --members")
+    return (
+        operator_files.read_members(arguments.members) if arguments.members else (),
+        operator_files.read_links(arguments.topology) if arguments.topology else (),
+    )
+
+
+def _live_lines(report: LiveReport) -> list[str]:
+    at = datetime.fromtimestamp(report.last_us / 1e6, UTC)
+    named = f", network {report.network + 1} of {report.networks}" if report.networks > 1 else ""
+    ends = "; the record ends" if report.final else ""
+    return [
+        f"{at:%H:%M:%S} UTC{named}: {report.nodes:,} nodes, {report.links:,} links (each way), "
+        f"{report.cells:,} cells in {(report.last_us - report.first_us) / 1e6:.1f} s{ends}",
+        *(f"  {remark}" for remark in report.remarks),
+        *(f"  {line}" for line in _roles(report)),
+    ]
+
+
+def _bytes(path: RecordPath) -> int:
     """Return the total size; missing files are reported when they are read."""
-    files = path.glob("*.jsonl") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.exists())
+    if isinstance(path, Path) and path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size if path.exists() else 0
 
 
 def _lines(found: CaptureAudit) -> list[str]:
@@ -139,7 +220,7 @@ def _network(found: Audit) -> list[str]:
     return lines
 
 
-def _roles(found: Audit) -> list[str]:
+def _roles(found: Audit | LiveReport) -> list[str]:
     lines = []
     for role in ("publisher", "subscriber"):
         best = found.best(role)
@@ -169,3 +250,7 @@ def _measure_text(best: AttackerReport) -> str:
 
 
 _SHOWN: Final = 5
+_LIVE: Final = ("every", "window", "checkpoint", "ask")
+_EVERY_S: Final = 5.0
+_WINDOW_S: Final = 3_600.0
+_WINDOW_MAX_S: Final = 1_000_000_000

@@ -37,8 +37,15 @@ Row: TypeAlias = dict[str, Any]
 
 def doctor(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
-        from veilcast.lab.spark.doctor import diagnose
+        from veilcast.lab.spark.doctor import diagnose, make_class_archive
+        from veilcast.lab.spark.master import Master
+    made = {}
+    if arguments.class_archive:
+        if not Master.parse(arguments.master).is_local:
+            raise ConfigError("--class-archive is for sessions on this machine; leave --master out")
+        made = {"class archive": str(make_class_archive(arguments.master))}
     diagnosis = diagnose(arguments.master)
+    diagnosis.found |= made
     width = max(map(len, diagnosis.found))
     lines = [f"{name:{width}}  {found}" for name, found in diagnosis.found.items()]
     lines += [f"wrong: {problem}" for problem in diagnosis.wrong] or ["nothing is wrong"]
@@ -68,6 +75,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.runs.table import choose_kept_tables
         from veilcast.lab.spark import LOCAL, Progress, SparkLater, SparkOptions
         from veilcast.lab.spark.locations import open_location
+        from veilcast.lab.storage.location import LocalDirectory
     keep = [name for name in arguments.keep.split(",") if name]
     kept: dict[str, list[str]] = {}
     for name, definition, engine in chosen:
@@ -132,7 +140,8 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
             if not arguments.json:
                 theirs = own_attacker_lines(result.scores.to_pylist(), {each["attacker"] for each in controls})
                 progress.say(context.say, [*_lines(result, definition), *theirs])
-    lines = [f"`veilcast lab report {shlex.quote(arguments.out)}` draws them"]
+    page = "" if isinstance(out, LocalDirectory) else " --out report.html"
+    lines = [f"`veilcast lab report {shlex.quote(arguments.out)}{page}` draws them"]
     unexpected = find_unexpected(results, chosen) if arguments.check else []
     if arguments.check:
         lines += [f"not as expected: {line}" for line in unexpected] or ["all verdicts are as expected"]
@@ -290,6 +299,8 @@ def _lines(result: SweepResult, definition: Experiment) -> list[str]:
     lines = [
         f"{manifest.experiment}: {manifest.seeds} seeds, {result.runs:,} runs done now, {manifest.wall_s:.1f} s in all"
     ]
+    if result.skew is not None:
+        lines.append(f"  {result.skew.describe()}")
     for row in result.verdicts.to_pylist():
         expected = "" if row["verdict"] == row["expected"] else f" (expected: {row['expected']})"
         lines.append(
@@ -341,8 +352,9 @@ def _data(result: SweepResult) -> dict[str, Any]:
         "wall_s": manifest.wall_s,
         "engine": manifest.engine,
         "fingerprint": manifest.fingerprint,
-        "scores": _finite(result.scores.to_pylist()),
-        "verdicts": _finite(result.verdicts.to_pylist()),
+        "skew": result.skew and result.skew.to_dict(),
+        "scores": finite_rows(result.scores.to_pylist()),
+        "verdicts": finite_rows(result.verdicts.to_pylist()),
     }
 
 
@@ -350,7 +362,7 @@ def _interval(row: dict[str, Any], seeds: int) -> str:
     return f"[{row['low']:.4g}, {row['high']:.4g}]" if seeds > 1 else "(one seed: no interval)"
 
 
-def _finite(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def finite_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Replace infinity by None, because JSON has none: it is the settling point of a curve that never settles, and the
     error of a single seed."""
     return [

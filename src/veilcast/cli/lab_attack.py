@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from veilcast.cli.context import Context, Report
-from veilcast.cli.lab import lab_extra
+from veilcast.cli.lab import finite_rows, lab_extra
 from veilcast.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _data(attacked: AttackedRuns) -> dict[str, Any]:
         found |= {"compared": attacked.compared, "different": attacked.different}
     found |= attacked.describe_skew()
     if attacked.scores is not None:
-        found["scores"] = attacked.scores.to_pylist()
+        found["scores"] = finite_rows(attacked.scores.to_pylist())
     return found
 
 

@@ -39,6 +39,7 @@ def open_tap(directory: Path, run: str) -> Iterator[WrapMachine]:
 
 class CellTable(Protocol):
     def append(self, row: CellRow) -> None: ...
+    def flush(self) -> None: ...
 
 
 class WireTap(MachineWrapper):
@@ -50,6 +51,7 @@ class WireTap(MachineWrapper):
         super().__init__(inner)
         self._table, self._own = table, own
         self._run, self._epoch_us, self._rows_left = run, epoch_us, rows_max
+        self._flushed_us = 0
 
     def receive(self, data: bytes, source: Address, now: int) -> None:
         self._write(now, source, self._own, len(data))
@@ -67,6 +69,9 @@ class WireTap(MachineWrapper):
         self._rows_left -= 1
         try:
             self._table.append(CellRow(self._run, now // self._epoch_us, now, source, destination, size))
+            if now - self._flushed_us >= FLUSH_US:
+                self._table.flush()
+                self._flushed_us = now
         except StorageError:
             self._rows_left = 0
             _LOG.exception("the tap cannot write, and ends")
@@ -87,4 +92,6 @@ def _make_private(path: Path) -> None:
         raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
 
+FLUSH_US: Final = 1_000_000
+"""Longest time in which rows are held back from a reader that follows the table, while there is traffic."""
 _LOG: Final = logging.getLogger("veilcast.tap")

@@ -17,9 +17,10 @@ from veilcast.lab import tables
 from veilcast.lab.attack.foreign import guard_attacker, known_attackers, load_attackers, read_attacker_file
 from veilcast.lab.attack.plain_tables import attack_plain_tables, check_tables
 from veilcast.lab.attack.registry import FOREIGN, Attacker
-from veilcast.lab.attack.table_engine import AnyTable
+from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.capture import reader
 from veilcast.lab.capture.reading_report import ReadingReport
+from veilcast.lab.capture.remote_files import find_records
 from veilcast.lab.data import require_files
 from veilcast.lab.experiment import user_inputs
 from veilcast.lab.experiment.definition import Experiment, load_experiment
@@ -44,9 +45,10 @@ def captures(
 ) -> tuple[DataFrame | pa.Table, ReadingReport]:
     """The cells of captures (pcap or pcapng) or of directories of taps, all of one network, and what was read.
 
-    `run` names them in the column `run`; `epoch_s` is the length of the network's epochs, in seconds.
+    A path is of this machine, or a location such as `hdfs://HOST/own.pcap`. `run` names the cells in the column `run`;
+    `epoch_s` is the length of the network's epochs, in seconds.
     """
-    files = [Path(path) for path in paths]
+    files = [find_records(path) for path in paths]
     if spark is None:
         return reader.read(files, run=run, epoch_us=epoch_s * 1_000_000)
     return reader.read(files, run=run, epoch_us=epoch_s * 1_000_000, spark=spark)
@@ -119,7 +121,7 @@ def attack(
     *,
     epochs: Sequence[int] = (),
 ) -> AnyTable:
-    """What attackers guess from observations: a table `guesses`, or `stream_guesses` for foiled streams.
+    """Attack observations. The result is a table `guesses`, or `stream_guesses` for foiled streams.
 
     `observations` are a table of cells, as `captures` gives it; tables by name (`docs/experiments.md` lists them), as
     frames or Arrow tables; or the tables of a stored experiment (`stored_runs`). Their names say which adversary has
@@ -127,15 +129,17 @@ def attack(
     `Attacker` values; without any, all attackers that have what they need are asked, or those of the stored experiment.
     With `epochs`, cells are copies of one notification in each epoch, and guesses are made after these numbers of them.
 
-    The result is a frame if the observations are frames, and computed when it is read. Raises `ConfigError`, in one
-    line, for an unknown name, and for a missing table or column.
+    The result is a frame if the observations are frames, and is then computed when it is first read. Raises
+    `ConfigError`, in one line, for an unknown name, and for a missing table or column.
     """
     with _asked_attackers(names) as asked:
         if isinstance(observations, StoredRuns):
             if epochs:
                 raise ConfigError("a stored experiment has its own steps; attack its `observations` to choose epochs")
-            return observations.attack(asked)
-        return attack_plain_tables(observations, asked or None, epochs)
+            guesses = observations.attack(asked)
+        else:
+            guesses = attack_plain_tables(observations, asked or None, epochs)
+    return _keep(guesses)
 
 
 def measure(guesses: AnyTable, truth: AnyTable | StoredRuns, *, experiment: str = "") -> AnyTable:
@@ -146,11 +150,11 @@ def measure(guesses: AnyTable, truth: AnyTable | StoredRuns, *, experiment: str 
     as stored runs are. `summarise` makes scores of measures. `experiment` names them.
     """
     if isinstance(truth, StoredRuns):
-        return truth.measure(guesses)
+        return _keep(truth.measure(guesses))
     streams = "stream" in (guesses.column_names if isinstance(guesses, pa.Table) else guesses.columns)
     kinds = ("stream_guesses", "stream_truth") if streams else ("guesses", "truth")
     given = check_tables(dict(zip(kinds, (guesses, truth), strict=True)))
-    return measure_tables(given[kinds[0]], given[kinds[1]], experiment)
+    return _keep(measure_tables(given[kinds[0]], given[kinds[1]], experiment))
 
 
 def summarise(measures: AnyTable) -> pa.Table:
@@ -207,6 +211,12 @@ def chart(
     if not {"attack", "metric", "step", "value"} <= set(table.column_names):
         raise ConfigError("a chart shows a result, scores, measures or guesses")
     return notebook_charts.draw_scores(table if "low" in table.column_names else summarise_table(table), what or "auc")
+
+
+def _keep(table: AnyTable) -> AnyTable:
+    """The same rows, computed once. A kept frame also depends on no view, of which the engine drops the oldest."""
+    kept: AnyTable = engine_of(table).keep(table)
+    return kept
 
 
 @contextmanager

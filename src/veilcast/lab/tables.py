@@ -262,8 +262,9 @@ def frame(
     return rows.withColumn("experiment", sql.lit(experiment)).select(*schema.fieldNames())
 
 
-def check(location: Location, name: str, row: type[msgspec.Struct]) -> None:
-    """Raise `TamperedError`, naming the column, unless this is a file of that table."""
+def check(location: Location, name: str, row: type[msgspec.Struct]) -> bool:
+    """Raise `TamperedError`, naming the column, unless this is a file of that table. Returns whether the file's schema
+    alone shows that every column has a value where it must; otherwise only reading shows it."""
     path = location.path_of(name)
     try:
         with location.open_file(name) as file:
@@ -271,6 +272,7 @@ def check(location: Location, name: str, row: type[msgspec.Struct]) -> None:
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, row, error) from error
     _check_schema(path, row, found)
+    return not any(found.field(field.name).nullable and not field.nullable for field in arrow_schema(row, stored=True))
 
 
 def _check_schema(path: str, row: type[msgspec.Struct], found: pa.Schema) -> None:

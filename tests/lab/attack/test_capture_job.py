@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from support.array_observer import find_notifications, observe_cells
@@ -16,9 +17,9 @@ from support.watched_meshes import expect_nothing
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.classifiers import ClassifierPair, fit_binned, fit_linear
-from veilcast.lab.attack.observer import capture_job
-from veilcast.lab.attack.observer import observations as volumes_of
+from veilcast.lab.attack.observer import capture_job, flow_job
 from veilcast.lab.attack.observer.capture_job import guess_from_captures, observe_tables, part_name
+from veilcast.lab.attack.observer.flow_correlation import FlowScores
 from veilcast.lab.attack.observer.observations import CaptureObservations
 from veilcast.lab.attack.observer.reduced_cells import RecordParts, ReducedCells
 from veilcast.lab.attack.registry import ACTIVITY, CADENCE, DEPARTURES, PUBLISHED, VOLUMES, WAVES, WINDOWS, attackers_on
@@ -205,25 +206,71 @@ def test_observations_have_the_notifications_the_presence_and_the_bytes(
     assert set(made.graph.degrees.tolist()) == {2}
     size = sum(cell.size for cell in runs["plain"])
     assert made.activity.sum() == made.departures.sum() == size
-    assert made.volumes is not None
-    assert [ways.sum() for ways in made.volumes] == [size] * 2
+    assert made.correlated is not None
+    assert names[int(np.argmax(made.correlated.leads))] == NODES[0]
 
 
 def test_volumes_are_bounded_by_nodes_and_by_the_length_of_a_record(
     observed: dict[str, pa.Table], runs: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = {"cells": tables.from_rows(CellRow, runs["plain"]), "facts": observed["facts"]}
-    whole = observe_tables(alone, {VOLUMES}).seen.volumes
-    assert whole is not None
-    bins = whole.leaving.shape[1] // 2
-    monkeypatch.setattr(volumes_of, "BINS_MAX", bins * len(NODES))
-    half = observe_tables(alone, {VOLUMES}).seen.volumes
-    assert half is not None
-    assert np.array_equal(half.arriving, whole.arriving[:, :bins])
-    monkeypatch.setattr(volumes_of, "NODES_MAX", len(NODES) - 1)
-    seen = observe_tables(alone, {VOLUMES}).seen
-    assert seen.volumes is None
-    assert not seen.correlated.leads.any()
+    cells = runs["plain"]
+    first = min(cell.t_us for cell in cells)
+    begun = first * 25 // BEAT_US * BEAT_US // 25
+
+    def correlate(rows: list[CellRow]) -> FlowScores:
+        alone = {"cells": tables.from_rows(CellRow, rows), "facts": observed["facts"]}
+        found = observe_tables(alone, {VOLUMES}).seen.correlated
+        assert found is not None
+        return found
+
+    beats = 10
+    half = correlate([cell for cell in cells if cell.t_us < begun + beats * BEAT_US])
+    assert not np.array_equal(half.leads, correlate(cells).leads)
+    monkeypatch.setattr(flow_job, "BINS_MAX", beats * 25 * len(NODES))
+    assert np.array_equal(half.leads, correlate(cells).leads)
+    monkeypatch.setattr(flow_job, "NODES_MAX", len(NODES) - 1)
+    alone = {"cells": tables.from_rows(CellRow, cells), "facts": observed["facts"]}
+    assert observe_tables(alone, {VOLUMES}).seen.correlated is None
+    assert {row["score"] for row in guess_from_captures(alone, ["flow-correlation"]).to_pylist()} == {0.0}
+
+
+def cut_small(patched: pytest.MonkeyPatch) -> None:
+    """Slices of a few heartbeats, and blocks of three nodes."""
+    patched.setattr(flow_job, "SLICE_VALUES", 60 * len(NODES))
+    patched.setattr(flow_job, "BLOCK_PAIRS", 3 * len(NODES))
+
+
+def test_no_task_of_flow_correlation_has_a_record_to_itself_and_no_bit_changes(
+    observed: dict[str, pa.Table], guessed: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch)
+    tasks: list[tuple[int, int]] = []
+    work = flow_job._sum_slice
+
+    def watch(rows: pa.Table) -> pa.Table:
+        seen = rows.filter(pc.less(rows["kind"], 2))
+        tasks.append((len(seen), len(pc.unique(seen["node"]))))
+        return work(rows)
+
+    monkeypatch.setattr(flow_job, "_sum_slice", watch)
+    found = guess_from_captures(observed, ["flow-correlation"]).to_pylist()
+    assert sorted(found, key=_kind) == sorted(
+        (row for row in guessed if row["attack"] == "flow-correlation"), key=_kind
+    )
+    assert len(tasks) > 50
+    assert max(rows for rows, _ in tasks) < sum(rows for rows, _ in tasks) / 30
+
+
+@pytest.mark.all_only
+def test_spark_divides_flow_correlation_and_no_bit_changes(
+    spark: SparkSession, observed: dict[str, pa.Table], guessed: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch)
+    frames = {name: spark.createDataFrame(table) for name, table in observed.items()}
+    found = guess_from_captures(frames, ["flow-correlation"]).toArrow().to_pylist()
+    assert sorted(found, key=_kind) == sorted(
+        (row for row in guessed if row["attack"] == "flow-correlation"), key=_kind
+    )
 
 
 def test_the_publisher_and_the_subscribers_come_first(guessed: Rows) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,8 +11,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.signal import correlate
 
+from support.array_observer import remove_rhythm
 from support.watched_meshes import Mask, expect_nothing, mask
-from veilcast.lab.attack.observer.flow_correlation import correlations, remove_rhythm, score_flows
+from veilcast.lab.attack.observer.flow_correlation import (
+    FlowSums,
+    correlate_sums,
+    correlations,
+    find_rhythm,
+    score_flows,
+)
 from veilcast.lab.measure.ranking import auc
 from veilcast.lab.models.graph import small_world
 from veilcast.lab.models.mesh import MeshTree, build_mesh, draw_roles
@@ -111,3 +120,24 @@ def test_the_lag_is_how_long_the_way_takes() -> None:
     assert at[mesh.publisher, child] == 0
     below = mesh.links()[1][mesh.links()[0] == child]
     assert (at[mesh.publisher, below] == 1).all()
+
+
+@given(st.integers(1, 10**6), st.integers(0, 12), st.lists(st.integers(1, 39), max_size=4, unique=True))
+def test_a_record_cut_anywhere_gives_the_same_bits(seed: int, lags: int, cuts: list[int]) -> None:
+    rng, bins = np.random.default_rng(seed), 40
+    leaving, arriving = (rng.integers(-9, 2_000, size=(nodes, bins)).astype(np.float64) for nodes in (2, 3))
+    behind = np.pad(arriving, ((0, 0), (0, lags)))
+    edges = [0, *sorted(cuts), bins]
+    parts = [
+        FlowSums.of_stretch(leaving[:, first:end], behind[:, first : end + lags], first, bins, lags)
+        for first, end in pairwise(edges)
+    ]
+    carried = [FlowSums.from_bytes(part.to_bytes(), 3, bins, lags) for part in parts]
+    found = correlate_sums(FlowSums.add(carried), bins)
+    assert all(map(np.array_equal, found, correlations(leaving, arriving, lags)))
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30))
+def test_twice_the_median_is_found_from_counts_without_the_zeros(values: list[int]) -> None:
+    known, counts = np.unique([value for value in values if value], return_counts=True)
+    assert find_rhythm(known.astype(np.int64), counts, len(values)) == 2 * np.median(values)

@@ -24,7 +24,7 @@ from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_bel
 from veilcast.lab.attack.insider.node_features import extract_node_features
 from veilcast.lab.attack.insider.observations import CoalitionObservations, HeardAdverts, HeardChains, PublicKnowledge
 from veilcast.lab.attack.registry import attackers_on, find_attacker
-from veilcast.lab.attack.table_engine import AnyTable
+from veilcast.lab.attack.table_engine import AnyTable, ArrowEngine
 from veilcast.lab.measure.disclosure_time import rounds_to_disclosure
 from veilcast.lab.models.coalition_view import CoalitionView, watch_epochs, write_insiders
 from veilcast.lab.models.epochs import MESH_POLICIES, Population
@@ -270,8 +270,8 @@ def test_relations_have_the_same_rows_and_types_on_both_engines(spark: SparkSess
     tokens = tables.from_rows(TokenRow, known)
     here = relations(insiders, tokens)
     there = relations(spark.createDataFrame(insiders), spark.createDataFrame(tokens))
-    for name, table in here.items():
-        other = there[name].toArrow()
+    for name, relation in here.items():
+        table, other = ArrowEngine().query("SELECT * FROM {it}", it=relation), there[name].toArrow()
         assert len(table), name
         assert table.column_names == other.column_names, name
         assert table.schema.types == other.schema.types, name

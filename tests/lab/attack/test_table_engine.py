@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from veilcast.lab import tables
+from veilcast.lab.attack import table_engine
 from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, union_tables
-from veilcast.lab.attack.table_engine import ArrowEngine, SparkEngine, engine_of
+from veilcast.lab.attack.table_engine import ArrowEngine, SparkEngine, TablesByKind, engine_of, scan_files
 from veilcast.observe import CellRow, PresenceRow
 
 if TYPE_CHECKING:
@@ -102,3 +105,71 @@ def test_a_table_without_rows_has_no_groups_and_keeps_its_columns() -> None:
 
     found = ArrowEngine().apply_by(CELLS.slice(0, 0), ["run"], fail, PresenceRow)
     assert found.schema == tables.arrow_schema(PresenceRow)
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_a_query_gives_the_same_rows_from_files_as_from_memory(tmp_path: Path, query: str) -> None:
+    half = len(CELLS) // 2
+    paths = [str(tmp_path / f"it's {{odd}} {part}.parquet") for part in (0, 1)]
+    pq.write_table(CELLS.slice(0, half), paths[0])
+    pq.write_table(CELLS.slice(half), paths[1])
+    engine = ArrowEngine()
+    stored = engine.query(query, cells=scan_files(paths, CELLS.column_names), presence=PRESENCE)
+    kept = engine.query(query, cells=CELLS, presence=PRESENCE)
+    order = [(name, "ascending") for name in kept.column_names]
+    assert stored.sort_by(order).equals(kept.sort_by(order))
+
+
+def test_a_scan_gives_the_runs_that_are_asked_for_and_no_others(tmp_path: Path) -> None:
+    path = str(tmp_path / "cells.parquet")
+    pq.write_table(CELLS, path)
+    scan = scan_files([path], CELLS.column_names, ["run 0", "run 2", "it's none"])
+    found = ArrowEngine().query("SELECT DISTINCT run FROM {cells} ORDER BY run", cells=scan)
+    assert found["run"].to_pylist() == ["run 0", "run 2"]
+
+
+def test_a_view_of_a_view_reads_all_its_inputs() -> None:
+    engine = ArrowEngine()
+    nodes = engine.view("SELECT run, node FROM {presence}", presence=PRESENCE)
+    sent = engine.view(
+        "SELECT n.run, n.node, c.size FROM {nodes} AS n JOIN {cells} AS c ON n.run = c.run AND n.node = c.src",
+        nodes=nodes,
+        cells=CELLS,
+    )
+    twice = engine.query("SELECT * FROM {sent} UNION ALL SELECT * FROM {sent}", sent=sent)
+    assert len(twice) == 2 * len(CELLS)
+
+
+def test_relations_and_arrow_tables_are_united_alike(tmp_path: Path) -> None:
+    path = str(tmp_path / "cells.parquet")
+    pq.write_table(CELLS, path)
+    columns = {"at": "t_us - t_us % 1000", "u": "src", "v": "dst", "share": "cast(size as double)"}
+    stored, kept = (
+        union_tables([RunTable("cells", table, columns)]) for table in (scan_files([path], CELLS.column_names), CELLS)
+    )
+    assert isinstance(stored, TablesByKind)
+    assert isinstance(kept, TablesByKind)
+    order = [(name, "ascending") for name in ("run", "at", "u", "v")]
+    assert stored.parts["cells"].sort_by(order).equals(kept.parts["cells"].sort_by(order))
+
+
+def test_views_of_queries_are_few_and_frames_in_use_keep_their_persisted_rows(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_engine, "VIEWS_MAX", 3)
+    monkeypatch.setattr(table_engine, "_VIEWS", {})
+    engine = SparkEngine(spark)
+    before = len(spark.catalog.listTables())
+    kept = spark.createDataFrame(CELLS).persist()
+    count = "SELECT count(*) AS rows FROM {kept}"
+    assert engine.query(count, kept=kept).toArrow()["rows"].to_pylist() == [len(CELLS)]
+    assert engine.query(count, kept=kept).toArrow()["rows"].to_pylist() == [len(CELLS)]
+    assert len(spark.catalog.listTables()) == before + 1
+    for _ in range(2):
+        engine.query(count, kept=spark.createDataFrame(CELLS))
+    assert kept.storageLevel.useMemory
+    for _ in range(5):
+        engine.query(count, kept=spark.createDataFrame(CELLS))
+    assert len(spark.catalog.listTables()) == before + 3
+    assert engine.query(count, kept=kept).toArrow()["rows"].to_pylist() == [len(CELLS)]
+    kept.unpersist()

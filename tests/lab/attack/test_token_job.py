@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
 
@@ -16,16 +15,12 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, union_tables
 from veilcast.lab.attack.insider import token_job
-from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
-from veilcast.lab.attack.insider.observations import CoalitionObservations, HeardAdverts, HeardChains
 from veilcast.lab.attack.insider.token_inference import assign_best, count_requests, naming_likelihoods
-from veilcast.lab.attack.insider.token_job import TokenViews, guess_from_tokens, track_by_bytes, track_by_surroundings
+from veilcast.lab.attack.insider.token_job import guess_from_tokens
 from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.measure.ranking import auc
-from veilcast.lab.models.coalition_view import write_insiders
 from veilcast.lab.models.epochs import MESH_POLICIES
 from veilcast.lab.models.graph import small_world
-from veilcast.lab.models.link_observations import LinkObservations
 from veilcast.lab.models.topic_mix import (
     TokenObservations,
     TopicMix,
@@ -34,173 +29,116 @@ from veilcast.lab.models.topic_mix import (
     settle_topics,
     zipf_popularity,
 )
-from veilcast.observe import (
-    FactRow,
-    InsiderRow,
-    ObservationRow,
-    PopularityRow,
-    PresenceRow,
-    RootRow,
-    TopologyRow,
-)
+from veilcast.lab.runs.mesh.topics_model import TopicTables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NODES, TOPICS, EPOCHS, EPOCH_US = 200, 4, 4, 1_000_000
-NAMES = [f"n{number:03}" for number in range(NODES)]
+NODES, TOPICS, EPOCHS = 200, 4, 4
 POPULAR = zipf_popularity(TOPICS, 0.5)
-ASKS = {f"topic {number}": float(share) for number, share in enumerate(POPULAR)}
-RUNS = ("kept", "changing")
-"""The same world with tokens that stay, and with others in each epoch."""
-Guessed = dict[tuple[str, str, int, str], dict[str, float]]
-"""By run, attack, number of epochs and topic, the score of each node."""
-
-
-class World(NamedTuple):
-    town: TopicMix
-    traces: TokenObservations
+PUBLIC = ("insiders", "topology", "presence", "facts", "roots", "popularity")
 
 
 @cache
-def world(conduct: str = "BL") -> World:
+def world(conduct: str = "BL") -> tuple[TopicMix, TokenObservations, dict[str, pa.Table], dict[str, str]]:
+    """A town, what its insiders saw as arrays and as tables, and the topic of each token."""
     graph = small_world(NODES, 8, 0.2, 5)
-    town = settle_topics(graph, draw_readers(graph, POPULAR, 5), 0.2, 0.0, 10, 5)
-    return World(town, observe_tokens(town, MESH_POLICIES[conduct], EPOCHS))
+    town = settle_topics(graph, draw_readers(graph, POPULAR, 5), 0.2, 0.1, 10, 5)
+    traces = observe_tokens(town, MESH_POLICIES[conduct], EPOCHS)
+    made = TopicTables(town, MESH_POLICIES[conduct], traces, 5)
+    truth = made.tabulate_truth()
+    tokens = truth.filter(pc.equal(truth["role"], "token"))
+    topics = dict(zip(tokens["node"].to_pylist(), tokens["topic"].to_pylist(), strict=True))
+    return town, traces, made.observe(POPULAR, None), topics
 
 
-def token(run: str, topic: int, epoch: int) -> bytes:
-    """The order of the tokens' bytes differs from that of topics."""
-    return b"%d" % (-topic % TOPICS) if run == "kept" else b"%d/%d" % (epoch, (topic + epoch) % TOPICS)
-
-
-def shown(run: str) -> list[ObservationRow]:
-    town, traces = world()
-    found: list[ObservationRow] = []
-    for topic, view in enumerate(traces.views):
-        for row in write_insiders(view, run, NAMES, b"", start_us=0, epoch_us=EPOCH_US, hop_us=1).to_pylist():
-            if row["kind"] != "in:Notify":
-                found.append(InsiderRow(**row | {"token": token(run, topic, row["epoch"])}))
-        ours = [NAMES[node] for node in np.unique(view.observer)]
-        for epoch, notes in enumerate(traces.notes[:, topic].tolist()):
-            # Everybody hears adverts, and so of the token.
-            heard = (run, epoch, epoch * EPOCH_US)
-            name = token(run, topic, epoch)
-            found += [InsiderRow(*heard, one, one, "in:Advert", b"", name, b"", "") for one in ours]
-            found += [
-                InsiderRow(*heard, ours[0], ours[0], "in:Notify", b"%d" % note, name, b"", "") for note in range(notes)
-            ]
-    u, v = town.topics[0].graph.edges()
-    found += [TopologyRow(run, 0, NAMES[a], NAMES[b]) for a, b in zip(u, v, strict=True)]
-    present = traces.views[0].present
-    found += [PresenceRow(run, int(epoch), NAMES[node]) for epoch, node in np.argwhere(present)]
+def guess(observed: dict[str, pa.Table], *names: str, epochs: tuple[int, ...] = (1, EPOCHS)) -> pa.Table:
+    found = guess_from_tokens(observed, names or None, epochs)
+    assert isinstance(found, pa.Table)
     return found
 
 
-def tables_of(found: list[ObservationRow]) -> dict[str, pa.Table]:
-    kinds = (InsiderRow, TopologyRow, PresenceRow, PopularityRow, FactRow, RootRow)
-    return {
-        tables.TABLE_OF[kind]: tables.from_rows(kind, [row for row in found if isinstance(row, kind)]) for kind in kinds
-    }
-
-
-@pytest.fixture(scope="module", params=["arrow", pytest.param("spark", marks=pytest.mark.all_only)])
-def guessed(request: pytest.FixtureRequest) -> Guessed:
-    found = [row for run in RUNS for row in shown(run)]
-    for run in RUNS:
-        found += [FactRow(run, "hop_us", 1.0), *(PopularityRow(run, topic, share) for topic, share in ASKS.items())]
-        found += [
-            RootRow(run, token(run, topic, epoch).hex().upper(), epoch, NAMES[int(node)])
-            for topic, view in enumerate(world().traces.views)
-            for epoch, node in enumerate(view.origin)
-        ]
-    given: Mapping[str, AnyTable] = tables_of(found)
-    if request.param == "spark":
-        spark: SparkSession = request.getfixturevalue("spark")
-        given = {name: spark.createDataFrame(table) for name, table in given.items()}
-    answer = guess_from_tokens(given, epochs=(1, EPOCHS))
-    scores: Guessed = {}
-    for row in (answer if isinstance(answer, pa.Table) else answer.toArrow()).to_pylist():
-        key = (row["run"], row["attack"], row["epochs"], row["topic"])
-        scores.setdefault(key, {})[row["node"]] = row["score"]
-    return scores
-
-
-def honest() -> NDArray[np.intp]:
-    return np.flatnonzero(~world().town.topics[0].insiders)
-
-
-def told(scores: dict[str, float]) -> NDArray[np.float64]:
-    return np.array([scores[NAMES[node]] for node in honest()])
-
-
-@pytest.mark.parametrize(
-    ("run", "first", "until"), [("kept", 0, 1), ("kept", 0, EPOCHS), ("changing", EPOCHS - 1, EPOCHS)]
-)
-def test_tables_name_tokens_as_arrays_do(guessed: Guessed, run: str, first: int, until: int) -> None:
-    """By what was counted of the same tokens: in all epochs, or in the last alone."""
-    town, traces = world()
-    graph, views = town.topics[0].graph, [_since(view.first_epochs(until), first) for view in traces.views]
-    asked, chances = np.array([count_requests(graph, view) for view in views]).sum(axis=2).T
-    for view, name in zip(views, assign_best(naming_likelihoods(asked, chances, POPULAR)), strict=True):
-        wanted = infer_beliefs(build_group_tests(graph, view), NODES, POPULAR[name])[honest()]
-        assert told(guessed[run, "token-frequency", until, f"topic {name}"]) == pytest.approx(wanted)
-
-
-def _since(view: LinkObservations, epoch: int) -> LinkObservations:
-    late = {name: getattr(view, name)[epoch:] for name in ("origin", "present", "seen", "delay")}
-    return replace(view, **late)
-
-
-def found_readers(guessed: Guessed, run: str, attack: str) -> float:
-    """The mean AUC of who reads what, whatever tokens were named."""
-    reads = world().town.reads[honest()]
-    return float(
-        np.mean([auc(told(guessed[run, attack, EPOCHS, topic]), reads[:, at]) for at, topic in enumerate(ASKS)])
+def pairs(guesses: pa.Table, attack: str, role: str, epochs: int) -> list[tuple[str, str]]:
+    """Topics and nodes with a score above 0."""
+    chosen = guesses.filter(
+        pc.and_(
+            pc.and_(pc.equal(guesses["attack"], attack), pc.equal(guesses["role"], role)),
+            pc.and_(pc.equal(guesses["epochs"], epochs), pc.greater(guesses["score"], 0)),
+        )
     )
+    return list(zip(chosen["topic"].to_pylist(), chosen["node"].to_pylist(), strict=True))
 
 
-def test_subscribers_are_found_by_constant_or_linked_tokens(guessed: Guessed) -> None:
-    """The positive control."""
-    assert found_readers(guessed, "kept", "token-frequency") > 0.7
-    assert found_readers(guessed, "changing", "relinking") > 0.6
+@pytest.mark.parametrize("until", [1, EPOCHS])
+def test_tables_name_lasting_tokens_as_arrays_do(until: int) -> None:
+    town, traces, observed, topics = world()
+    counted = np.array([count_requests(town.topics[0].graph, view.first_epochs(until)) for view in traces.views])
+    asked, chances = counted.sum(axis=2).T
+    named = assign_best(naming_likelihoods(asked, chances, POPULAR))
+    found = pairs(guess(observed, "token-frequency", epochs=(until,)), "token-frequency", "first-token", until)
+    assert {topics[token]: topic for topic, token in found} == {f"t{at}": f"t{name}" for at, name in enumerate(named)}
 
 
-def test_random_names_find_no_subscribers(guessed: Guessed) -> None:
-    """The null control: all ways to give the tokens other names."""
-    reads = world().town.reads[honest()]
-    scores = [told(guessed["kept", "token-frequency", EPOCHS, topic]) for topic in ASKS]
-    wrong = [auc(scores[one], reads[:, other]) for one in range(TOPICS) for other in range(TOPICS) if one != other]
+def test_without_the_link_between_tokens_the_last_epoch_alone_is_counted() -> None:
+    town, traces, observed, topics = world()
+    counted = np.array([count_requests(town.topics[0].graph, view) for view in traces.views])
+    asked, chances = counted[:, :, -1].T
+    named = assign_best(naming_likelihoods(asked, chances, POPULAR))
+    found = pairs(guess(observed, "token-frequency-once"), "token-frequency-once", "token", EPOCHS)
+    assert {topics[token]: topic for topic, token in found} == {f"t{at}": f"t{name}" for at, name in enumerate(named)}
+
+
+def test_an_attacker_without_lasting_tokens_or_keys_has_what_surroundings_tell() -> None:
+    _, _, observed, _ = world()
+    found = guess({name: observed[name] for name in PUBLIC})
+    attacks = {"token-frequency-once", "token-frequency-relinked", "relinking", "relinking-links"}
+    assert set(found["attack"].to_pylist()) == attacks
+
+
+def test_tokens_that_change_are_followed_as_far_as_they_are_linked() -> None:
+    _, _, observed, topics = world("H")
+    found = guess({name: observed[name] for name in PUBLIC}, "relinking")
+    followed = pairs(found, "relinking", "followed", EPOCHS)
+    assert len(followed) == TOPICS
+    assert all(topics[first] == topics[last] and first != last for first, last in followed)
+    assert {row["epochs"] for row in found.to_pylist() if row["role"] == "next"} == {2, 3, 4}
+
+
+def found_readers(guesses: pa.Table, attack: str, shift: int = 0) -> float:
+    """The mean AUC of who reads what; with a shift, of another topic."""
+    town = world()[0]
+    honest = np.flatnonzero(~town.topics[0].insiders)
+    reads, scores = town.reads[honest], np.zeros((TOPICS, NODES))
+    for row in guesses.to_pylist():
+        if (row["attack"], row["role"], row["epochs"]) == (attack, "subscriber", EPOCHS):
+            scores[int(row["topic"][1:]), int(row["node"][1:])] = row["score"]
+    return float(np.mean([auc(scores[at][honest], reads[:, (at + shift) % TOPICS]) for at in range(TOPICS)]))
+
+
+def test_subscribers_are_found_by_a_holder_of_keys_and_by_lasting_tokens() -> None:
+    """The positive control; the null control are the subscribers of other topics."""
+    found = guess(world()[2], "group-testing", "token-frequency")
+    assert found_readers(found, "group-testing") > 0.65
+    assert found_readers(found, "token-frequency") > 0.6
+    wrong = [found_readers(found, "group-testing", shift) for shift in range(1, TOPICS)]
     assert np.mean(wrong) == pytest.approx(0.5, abs=0.06)
 
 
-def test_tokens_that_change_are_followed_back_as_far_as_they_are_linked() -> None:
-    town, traces = world("H")
-    alive = np.zeros((EPOCHS, EPOCHS * TOPICS), np.bool_)
-    for epoch in range(EPOCHS):
-        alive[epoch, epoch * TOPICS : (epoch + 1) * TOPICS] = True
-    nothing, nobody = np.empty(0, np.int64), np.empty(0, np.int32)
-    heard = TokenViews(
-        tuple(
-            CoalitionObservations(
-                town.topics[0].graph,
-                town.topics[0].insiders,
-                view.first_epochs(EPOCHS),
-                view.stem_passages,
-                HeardAdverts(nothing, nothing, nobody),
-                HeardChains(nothing, nobody, []),
-                notes,
-            )
-            for _ in range(EPOCHS)
-            for view, notes in zip(traces.views, traces.notes.T, strict=True)
-        ),
-        alive,
-    )
-    right = np.arange(TOPICS)[:, None] + TOPICS * np.arange(EPOCHS)
-    assert (track_by_surroundings(heard) == right).all()
-    alone = np.full((TOPICS, EPOCHS), -1)
-    alone[:, -1] = right[:, -1]
-    assert (track_by_bytes(heard) == alone).all()
+@pytest.mark.all_only
+def test_spark_gives_the_same_guesses(spark: SparkSession) -> None:
+    observed = world()[2]
+    given: dict[str, AnyTable] = {name: spark.createDataFrame(table) for name, table in observed.items()}
+    there = guess_from_tokens(given, None, (1, EPOCHS))
+    assert not isinstance(there, pa.Table)
+    here = guess(observed)
+    order = [(name, "ascending") for name in here.column_names]
+    assert there.toArrow().select(here.column_names).sort_by(order).equals(here.sort_by(order))
+
+
+def test_roots_that_are_not_public_are_inferred() -> None:
+    observed = world()[2]
+    hidden = {name: observed[name] for name in PUBLIC if name != "roots"}
+    assert len(pairs(guess(hidden, "token-frequency-once"), "token-frequency-once", "token", EPOCHS)) == TOPICS
 
 
 def test_more_tokens_than_topics_leave_some_without_a_name() -> None:
@@ -208,20 +146,24 @@ def test_more_tokens_than_topics_leave_some_without_a_name() -> None:
 
 
 def test_unknown_attacks_and_impossible_shares_are_refused() -> None:
+    _, _, observed, _ = world()
     with pytest.raises(ConfigError, match="no attack on tokens is called 'wishing'"):
-        guess_from_tokens(tables_of([]), ["wishing"])
-    everybody: list[ObservationRow] = [PopularityRow("r", "a", 1.0), PresenceRow("r", 0, "n")]
+        guess(observed, "wishing")
+    everybody = tables.from_columns("popularity", run="run", topic=["t0"], share=1.0)
     with pytest.raises(ConfigError, match="between none and all"):
-        guess_from_tokens(tables_of(everybody))
+        guess(observed | {"popularity": everybody})
 
 
 def test_covers_are_expected_among_those_who_do_not_subscribe() -> None:
-    rows: list[ObservationRow] = [PopularityRow("r", "a", 0.2), FactRow("r", "cover_share", 0.5)]
-    given = tables_of(rows)
+    given = {
+        "popularity": tables.from_columns("popularity", run="r", topic=["a"], share=0.2),
+        "facts": tables.from_columns("facts", run="r", name=["cover_share"], value=0.5),
+    }
     united = union_tables(
         [
             RunTable("popularity", given["popularity"], {"word": "topic", "share": "share"}),
             RunTable("facts", given["facts"], {"word": "name", "share": "value"}),
         ]
     )
-    assert token_job._share_of_askers(GroupedRun(united)) == pytest.approx({"a": 0.6})
+    shares: tuple[NDArray[np.float64], ...] = token_job._share_of_askers(GroupedRun(united))
+    assert [each.tolist() for each in shares] == [[0.2], [pytest.approx(0.6)]]

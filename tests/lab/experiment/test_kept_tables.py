@@ -194,8 +194,8 @@ def test_a_runner_without_tables_is_refused_by_the_command_before_anything_start
 ) -> None:
     from veilcast.cli.main import main
 
-    for keep, told in (("cells", "runs of kind mesh.clocks by kernel do not give it"), ("sells", "no such table")):
-        assert main(["lab", "run", "mesh-clocks", "--keep", keep, "--out", str(tmp_path / "out")]) == 3
+    for keep, told in (("cells", "runs of kind mesh.grinding by machines do not give it"), ("sells", "no such table")):
+        assert main(["lab", "run", "mesh-grinding", "--keep", keep, "--out", str(tmp_path / "out")]) == 3
         error = capsys.readouterr().err
         assert told in error
         assert error.count("\n") == 1

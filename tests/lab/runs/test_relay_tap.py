@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.experiment.relay_params import RelayAttacks
 from veilcast.lab.measure.relay_guesses import measure_linked_deliveries, measure_repeated_subscriptions
-from veilcast.lab.runs.relay.attacks_machines import guess_from_tap, observe_run
+from veilcast.lab.runs.relay.attacks_machines import attack_tables, observe_run
 from veilcast.lab.runs.table import ENGINES
 from veilcast.observe import FactRow, ServerRow, TopologyRow
 from veilcast.sim.relay.population import RelayPopulation
@@ -61,13 +62,17 @@ def test_a_planted_repeat_is_noticed() -> None:
     ]
     rows.append(ServerRow("r", 0, 0, "proxy:send", "a", b"body", 0))
     rows += [ServerRow("r", 0, 0, "proxy:deliver", "b", body, 0) for body in (b"body", b"other")]
-    guesses = guess_from_tap(
+    guesses = attack_tables(
         {
             "server": tables.from_rows(ServerRow, rows),
             "topology": tables.from_rows(TopologyRow, [TopologyRow("r", 0, "proxy", client) for client in "ab"]),
             "facts": tables.from_rows(FactRow, [FactRow("r", "lasting", 1.0)]),
-        }
+        },
+        of_relay("paper"),
+        (),
+        None,
     )
+    assert isinstance(guesses, pa.Table)
     assert measure_repeated_subscriptions(guesses) == pytest.approx(2 / 3)
     assert measure_linked_deliveries(guesses) == 0.5
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from support.webhdfs_server import WebHdfs, webhdfs_server
-from veilcast.errors import ConfigError, StorageError, UnreachableError
+from veilcast.errors import ConfigError, SparkError, StorageError, UnreachableError
+from veilcast.lab.spark import hadoop_gateway
 from veilcast.lab.spark.hadoop_directory import HadoopDirectory
 from veilcast.lab.spark.hadoop_gateway import HadoopSettings
 from veilcast.lab.spark.locations import LocationAddress, address_of, open_location
@@ -111,6 +115,17 @@ def test_a_mount_of_viewfs_is_as_what_it_names(store: WebHdfs) -> None:
     assert store.files["/deep/out/log/0"] == b"\n"
     with pytest.raises(ConfigError, match="for file: does not decide between two writers"):
         HadoopDirectory("viewfs://lab/here/out", settings).check_writable()
+
+
+def test_a_small_java_machine_that_dies_is_replaced(store: WebHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a worker, which has no Java machine of Spark's."""
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    first = HadoopDirectory(f"{store.uri}/x", HadoopSettings())
+    assert first.create("log/0", b"\n")
+    os.kill(hadoop_gateway.find_gateway().jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
+    with pytest.raises(SparkError, match="the Java machine that reaches Hadoop's file systems is gone"):
+        first.list_files("")
+    assert HadoopDirectory(f"{store.uri}/x", HadoopSettings()).list_files("") == [StoredFile("log/0", 1)]
 
 
 class S3a:

@@ -15,6 +15,11 @@ def add_lab(commands: Any) -> None:
 
     doctor = verbs.add_parser("doctor", help="test what the lab would run on: Java, Spark, the master")
     _add_master(doctor, "local[*]", "local[*]")
+    doctor.add_argument(
+        "--class-archive",
+        action="store_true",
+        help="first store Java's classes in ~/.cache/veilcast (190 MB): sessions on this machine then start sooner",
+    )
     runs(doctor, Later("lab", "doctor"))
 
     listed = verbs.add_parser("list", help="list the experiments; for named ones, what they claim and need")
@@ -141,6 +146,18 @@ def add_lab(commands: Any) -> None:
     add_spark_options(verify)
     runs(verify, Later("lab_record", "verify"))
 
+    export = verbs.add_parser(
+        "export",
+        help="hand stored results to MLflow: parameters, scores, verdicts and lineage",
+        description="Hand stored results to MLflow: a run for each experiment, with a run for each cell below it. What "
+        "was exported before is not exported again. MLflow must be installed: pip install mlflow-skinny.",
+    )
+    export.add_argument("to", choices=("mlflow",), help="where to: mlflow")
+    export.add_argument("dir", metavar="DIR", help="the directory of `lab run --out`")
+    export.add_argument("names", nargs="*", metavar="NAME", help="experiments in that directory (all)")
+    export.add_argument("--uri", default="", metavar="URI", help="MLflow's server or store ($MLFLOW_TRACKING_URI)")
+    runs(export, Later("lab_export", "export"))
+
     # Without help, it is not listed: it tells those who typed it what replaced it.
     bench = verbs.add_parser("bench")
     bench.add_argument("what", nargs="*", help=argparse.SUPPRESS)
@@ -154,7 +171,7 @@ def _add_master(verb: argparse.ArgumentParser, default: str | None, told: str) -
         "--master",
         default=default,
         metavar="URL",
-        help=f"the Spark master: local[N], spark://HOST:PORT, yarn or k8s://... ({told})",
+        help=f"the Spark master: local[N], spark://HOST:PORT, sc://HOST:PORT (Connect), yarn or k8s://... ({told})",
     )
 
 
@@ -185,7 +202,7 @@ def add_audit(commands: Any) -> None:
         "Captures are pcap or pcapng files, or directories of taps; several captures of one network are merged.",
     )
     parser.add_argument(
-        "captures", nargs="+", type=Path, metavar="CAPTURE", help="a pcap or pcapng file, or a directory of taps"
+        "captures", nargs="+", metavar="CAPTURE", help="a pcap or pcapng file, a directory of taps, or a location"
     )
     parser.add_argument(
         "--topology",
@@ -216,6 +233,14 @@ def add_audit(commands: Any) -> None:
         help="a Python file with attackers of your own, beside those of the package; may be given several times",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write audit.html and audit.json to this directory")
+    live = parser.add_argument_group("while traffic is recorded (Ctrl-C ends it)")
+    live.add_argument("--follow", action="store_true", help="follow taps and pcap files that grow, and report again")
+    live.add_argument("--every", type=positive, metavar="SECONDS", help="time between two reports (5)")
+    live.add_argument(
+        "--window", type=float, metavar="SECONDS", help="begin a new record after this time; 0 for never (3600)"
+    )
+    live.add_argument("--checkpoint", type=Path, metavar="DIR", help="keep the state here, and go on from it")
+    live.add_argument("--ask", action="append", metavar="NAME", help="ask this attacker alone; several times")
     add_spark_options(parser)
     parser.set_defaults(master=None)
     parser.add_argument(

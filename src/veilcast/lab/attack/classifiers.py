@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import expit
 
@@ -92,6 +91,8 @@ def _in_bins(observations: NDArray[np.float64], edges: tuple[NDArray[np.float64]
 
 def _weights(columns: NDArray[np.float64] | csr_array, labels: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The weights of least penalised log-loss. The intercept does not change the order of rows and is not returned."""
+    from scipy.optimize import minimize
+
     goal = labels.astype(np.float64)
 
     def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

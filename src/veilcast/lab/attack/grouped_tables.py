@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from veilcast.errors import LocalError
 from veilcast.lab import tables
-from veilcast.lab.attack.table_engine import AnyTable, TablesByKind, engine_of
+from veilcast.lab.attack.table_engine import AnyTable, LocalTable, Relation, TablesByKind, engine_of
 from veilcast.lab.tables import GuessRow
 
 
@@ -36,6 +37,34 @@ def make_guesses(
     return pa.table([*columns, pa.array(names, pa.string()), pa.array(scores, pa.float64())], schema=schema)
 
 
+def name_scores(
+    run: str,
+    attack: str,
+    role: str,
+    epochs: int,
+    coalition: int,
+    scores: NDArray[np.float64],
+    rows: pa.Array,
+    columns: pa.Array,
+) -> pa.Table:
+    """Guesses for the scores of a matrix that are not 0; if all are 0, one that says so. `rows` name the topics, and
+    `columns` the nodes."""
+    schema = tables.arrow_schema(GuessRow)
+    if not scores.size:
+        return schema.empty_table()
+    if scores.shape != (len(rows), len(columns)):
+        wanted = (len(rows), len(columns))
+        raise LocalError(f"attacker {attack}: its scores have shape {scores.shape}, and {wanted} were asked for")
+    row, column = np.nonzero(scores)
+    if not row.size:
+        row = column = np.zeros(1, np.int64)
+    fixed = {"run": run, "attack": attack, "epochs": epochs, "coalition": coalition, "role": role}
+    given = {name: pa.repeat(pa.scalar(value, schema.field(name).type), row.size) for name, value in fixed.items()}
+    given |= {"topic": rows.take(pa.array(row)), "node": columns.take(pa.array(column))}
+    given["score"] = pa.array(scores[row, column], pa.float64())
+    return pa.table([given[name] for name in schema.names], schema=schema)
+
+
 class RunTable(NamedTuple):
     kind: str
     table: AnyTable
@@ -47,7 +76,7 @@ class RunTable(NamedTuple):
 def union_tables(tables: Iterable[RunTable]) -> AnyTable | TablesByKind:
     """One frame of all tables, of all runs. Arrow tables stay apart: nothing has to be moved to bring them together."""
     given = list(tables)
-    if isinstance(given[0].table, pa.Table):
+    if isinstance(given[0].table, LocalTable):
         found: dict[str, list[pa.Table]] = {}
         for each in given:
             found.setdefault(each.kind, []).append(_take_columns(each))
@@ -84,9 +113,14 @@ def _select(columns: dict[str, str]) -> str:
 
 
 def _take_columns(given: RunTable) -> pa.Table:
-    """The common columns of a table. Columns that are there already are not copied."""
-    table: pa.Table = given.table
+    """The common columns of a table. Columns of an Arrow table are not copied."""
     columns = given.columns
+    if isinstance(given.table, Relation):
+        named = "".join(f", {text} AS {name}" for name, text in columns.items())
+        table = engine_of(given.table).query(f"SELECT run{named} FROM {{table}}", table=given.table)  # noqa: S608
+        columns = {name: name for name in columns}
+    else:
+        table = given.table
     computed = {name: text for name, text in columns.items() if text not in table.column_names}
     if computed:
         query = ", ".join(f"{text} AS {name}" for name, text in computed.items())

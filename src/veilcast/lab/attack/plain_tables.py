@@ -1,10 +1,11 @@
 """An attack on tables that no stored experiment explains: their names say which adversary has seen them.
 
 1. Each job needs some tables, and knows attackers by name. The tables that are there decide which jobs are possible.
-2. A named attacker is asked through the possible jobs that know it. Without names every possible job asks all its
-   attackers that have what they need.
+2. A named attacker is asked through the first possible job that knows it. Without names every possible job asks all its
+   attackers that have what they need, except jobs that are for a special question or for ambiguous tables.
 3. `cells` are a capture, unless numbers of `epochs` are given. Then they are the copies of one notification in each
-   epoch, as P0 grants them to a global observer, and `topology`, `presence` and `facts` are needed, too.
+   epoch, as P0 grants them to a global observer, and `topology` is needed, too. Without `presence`, all nodes of the
+   overlay are present.
 
 Tables are checked before anything is computed: a missing column is an error that names it. Spark frames and Arrow
 tables take the same path (`table_engine`). If any table is a frame, Arrow tables beside it become frames.
@@ -23,7 +24,13 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.insider.coalition_job import guess_from_coalition
 from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.insider.token_attackers import TokenObservations
+from veilcast.lab.attack.insider.token_job import guess_from_tokens
+from veilcast.lab.attack.insider.tree_job import guess_from_trees
+from veilcast.lab.attack.insider.tree_nodes import TreeObservations
 from veilcast.lab.attack.observer.capture_job import guess_from_captures
+from veilcast.lab.attack.observer.clock_job import guess_from_clocks
+from veilcast.lab.attack.observer.clock_skew import LinkCells
 from veilcast.lab.attack.observer.epoch_job import guess_from_epochs
 from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations
 from veilcast.lab.attack.registry import attack_names
@@ -31,7 +38,7 @@ from veilcast.lab.attack.server.observations import ServerObservations
 from veilcast.lab.attack.server.server_job import guess_from_server
 from veilcast.lab.attack.stream.model import StreamObservations
 from veilcast.lab.attack.stream.stream_job import guess_streams
-from veilcast.lab.attack.table_engine import AnyTable, concat_rows
+from veilcast.lab.attack.table_engine import AnyTable, concat_rows, engine_of
 from veilcast.lab.tables import GuessRow, StreamGuessRow
 from veilcast.nearest import did_you_mean
 
@@ -46,6 +53,8 @@ class AttackJob:
     row: type[msgspec.Struct] = GuessRow
     by_epochs: bool | None = None
     """Whether numbers of epochs must be given, or must not be; None if either will do."""
+    by_name: bool = False
+    """Whether its attackers are asked only by their names."""
 
     def is_possible(self, observed: Collection[str], *, epochs: bool) -> bool:
         return set(self.needs) <= set(observed) and self.by_epochs in (None, epochs)
@@ -65,12 +74,16 @@ def attack_plain_tables(
     if not able:
         needs = "; ".join(f"{job.adversary}: {', '.join(job.needs)}" for job in JOBS)
         raise ConfigError(f"no adversary sees {', '.join(sorted(given)) or 'no table'} alone; an attack needs {needs}")
-    asked: dict[AttackJob, list[str] | None] = {} if names is not None else dict.fromkeys(able)
+    asked: dict[AttackJob, list[str] | None] = (
+        {} if names is not None else {job: None for job in able if not job.by_name}
+    )
     for name in names or ():
         job = next((job for job in able if name in attack_names(job.observes)), None)
         if job is None:
             raise ConfigError(_explain_missing(name, able))
         asked[job] = [*(asked.get(job) or []), name]
+    if not asked:
+        raise ConfigError(f"name the attackers of {' or '.join(job.adversary for job in able)}")
     if len({job.row for job in asked}) > 1:
         raise ConfigError("attack streams and nodes apart: their guesses have different columns")
     return concat_rows([job.guess(given, chosen, epochs) for job, chosen in asked.items()])
@@ -117,11 +130,14 @@ def check_columns(name: str, table: AnyTable) -> AnyTable:
 
 
 def _explain_missing(name: str, able: Sequence[AttackJob]) -> str:
-    for job in JOBS:
-        if name in attack_names(job.observes):
-            when = ", and numbers of epochs" if job.by_epochs else ""
-            when = ", and no numbers of epochs" if job.by_epochs is False else when
-            return f"{name} is an attack of {job.adversary}: it needs {', '.join(job.needs)}{when}"
+    epochs = {True: ", and numbers of epochs", False: ", and no numbers of epochs", None: ""}
+    wanted = [
+        f"of {job.adversary}, which needs {', '.join(job.needs)}{epochs[job.by_epochs]}"
+        for job in JOBS
+        if name in attack_names(job.observes)
+    ]
+    if wanted:
+        return f"{name} is an attack {'; or '.join(wanted)}"
     known = tuple(dict.fromkeys(each for job in able for each in attack_names(job.observes)))
     return f"no attack on these tables is called {name!r}; there are {', '.join(known)}{did_you_mean(name, known)}"
 
@@ -132,12 +148,33 @@ def _guess_from_whole_record(
     return guess_from_captures(observed, names)
 
 
+def _guess_without_keys(
+    observed: Mapping[str, AnyTable], names: Collection[str] | None, epochs: Sequence[int]
+) -> AnyTable:
+    return guess_from_tokens(observed, names, epochs or (_ALL,))
+
+
+def _guess_over_epochs(
+    observed: Mapping[str, AnyTable], names: Collection[str] | None, epochs: Sequence[int]
+) -> AnyTable:
+    engine = engine_of(observed["cells"])
+    inputs = {name: observed[name] for name in ("cells", "topology")}
+    known = {name: engine.query(sql, **inputs) for name, sql in _DEFAULTS.items() if name not in observed}
+    return guess_from_epochs({**observed, **known}, names, epochs)
+
+
 def _guess_by_coalition(
     observed: Mapping[str, AnyTable], names: Collection[str] | None, epochs: Sequence[int]
 ) -> AnyTable:
     return guess_from_coalition(observed, names, epochs or (_ALL,))
 
 
+_DEFAULTS: Final = {
+    "presence": "SELECT e.run, e.epoch, n.node FROM (SELECT DISTINCT run, epoch FROM {cells}) AS e JOIN "
+    "(SELECT run, u AS node FROM {topology} UNION SELECT run, v AS node FROM {topology}) AS n ON e.run = n.run",
+    "facts": "SELECT run, '' AS name, cast(0 AS double) AS value FROM {cells} WHERE epoch <> epoch",
+}
+"""Tables of an observer over epochs, if they are not given."""
 _ALL: Final = 1 << 40
 """More epochs than there are: all."""
 JOBS: Final = (
@@ -146,13 +183,22 @@ JOBS: Final = (
     AttackJob("an observer of all wires", ("cells",), CaptureObservations, _guess_from_whole_record, by_epochs=False),
     AttackJob(
         "an observer that tells notifications from other cells",
-        ("cells", "topology", "presence", "facts"),
+        ("cells", "topology"),
         EpochObservations,
-        guess_from_epochs,
+        _guess_over_epochs,
         by_epochs=True,
     ),
+    AttackJob("nodes of a tree", ("server", "tokens", "presence"), TreeObservations, guess_from_trees, by_name=True),
+    AttackJob("an observer of clocks", ("cells",), LinkCells, guess_from_clocks, by_name=True),
     AttackJob(
         "a coalition of members", ("insiders", "topology", "presence"), CoalitionObservations, _guess_by_coalition
     ),
+    AttackJob(
+        "a coalition without keys",
+        ("insiders", "topology", "presence", "popularity"),
+        TokenObservations,
+        _guess_without_keys,
+        by_name=True,
+    ),
 )
-"""Of several possible jobs that know a name, the first is asked."""
+"""If several possible jobs know a name, the first is asked."""

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.insider import attackers as insider
 from veilcast.lab.attack.insider import lone_insider, tree_nodes
+from veilcast.lab.attack.insider import token_attackers as tokens
 from veilcast.lab.attack.insider.coalition_tables import ADVERTS, CHAINS, NOTES, ORIGINS, SIGHTS, STEMS
 from veilcast.lab.attack.insider.observations import CoalitionObservations
+from veilcast.lab.attack.insider.token_attackers import TokenObservations
 from veilcast.lab.attack.insider.tree_nodes import TreeObservations
 from veilcast.lab.attack.observer import attackers as observer
 from veilcast.lab.attack.observer.clock_skew import ESTIMATORS, LinkCells, score_link
@@ -140,6 +142,12 @@ def _of_tree(
     return Attacker(name, role, TreeObservations, score, needs)
 
 
+def _on_tokens(
+    name: str, role: str, score: Callable[[TokenObservations], Scores], *needs: str
+) -> Attacker[TokenObservations]:
+    return Attacker(name, role, TokenObservations, score, needs)
+
+
 def _at_relay(
     name: str, role: str, score: Callable[[ServerObservations], Scores], *needs: str
 ) -> Attacker[ServerObservations]:
@@ -235,6 +243,19 @@ _TREES: Final = (
     _of_tree("path", SUBSCRIBER, tree_nodes.score_paths, "paths"),
     _of_tree("way", PUBLISHER, lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
 )
+_TOKENS: Final = (
+    _on_tokens("token-frequency", tokens.IN_FIRST, tokens.name_lasting, "lasting"),
+    _on_tokens("token-frequency", SUBSCRIBER, tokens.score_readers_of_guessed, "lasting"),
+    _on_tokens("token-frequency-once", tokens.IN_LAST, tokens.name_last),
+    _on_tokens("token-frequency-relinked", tokens.IN_FIRST, tokens.name_linked),
+    _on_tokens("token-frequency-pairs", tokens.IN_FIRST, tokens.name_by_pairs, "lasting", "together"),
+    _on_tokens("relinking", tokens.NEXT, tokens.score_next),
+    _on_tokens("relinking", tokens.LINKED, tokens.link_tokens),
+    _on_tokens("relinking", tokens.FOLLOWED, tokens.follow_tokens),
+    _on_tokens("relinking-links", tokens.NEXT, tokens.score_next_by_links),
+    _on_tokens("relinking-links", tokens.LINKED, tokens.link_tokens_by_links),
+    _on_tokens("group-testing", SUBSCRIBER, tokens.score_readers_of_named, "named"),
+)
 _COUNTS: Final = (SUBSCRIPTIONS, PRESENCE, POPULARITY)
 _RELAYS: Final = (
     _at_relay("dictionary", relay.PSEUDONYM, relay.score_dictionary, SUBSCRIPTIONS, WORDS),
@@ -284,6 +305,6 @@ _STREAMS: Final = (
     _on_stream("counting", pedigrees.score_counting, "branchings", online=False),
 )
 _CLOCKS: Final = tuple(Attacker(name, MACHINE, LinkCells, partial(score_link, estimator=name)) for name in ESTIMATORS)
-ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_CLOCKS, *_COALITIONS, *_TREES, *_RELAYS, *_STREAMS)
+ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_CLOCKS, *_COALITIONS, *_TOKENS, *_TREES, *_RELAYS, *_STREAMS)
 FOREIGN: Final[dict[str, Attacker[Any]]] = {}
 """Attackers from outside the package, by name, that are installed in this process (`attack.foreign`)."""

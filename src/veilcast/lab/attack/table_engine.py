@@ -9,14 +9,18 @@ An attack on tables has two parts. Each part is written once:
 in this process: a run that is too small for a cluster is attacked inside the task that made it. Tests hold every
 relation to the same rows on both engines.
 
+`ArrowEngine` also takes a `Relation`: a query that becomes a part of the queries that read it. So DuckDB reads Parquet
+files itself, and of them only the columns and rows that a query needs. Nothing of them is copied into memory before.
+
 Relations stay inside the SQL that both engines read alike. Integers are bigint: a sum of integers is cast to bigint,
 and `t_us - t_us % n` rounds a time down, because the engines divide integers differently. Rows have no order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
@@ -30,8 +34,18 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame
 
+
+class Relation(NamedTuple):
+    """A query of `ArrowEngine` that is not computed yet. Each query that reads it computes what it needs of it."""
+
+    sql: str
+    inputs: Mapping[str, pa.Table]
+    """The Arrow tables that the text reads, by their names in the text."""
+
+
 AnyTable: TypeAlias = "DataFrame | pa.Table"
-"""A Spark frame or an Arrow table: the caller's choice of the engine."""
+"""A Spark frame or an Arrow table: the caller's choice of the engine. A `Relation` may stand for an Arrow table."""
+LocalTable: TypeAlias = pa.Table | Relation
 
 
 class TablesByKind(NamedTuple):
@@ -50,6 +64,9 @@ class TableEngine(Protocol[Table]):
     def query(self, sql: str, /, **inputs: Table) -> Table:
         """The rows of a query; `{name}` in the text stands for the input of that name."""
 
+    def view(self, sql: str, /, **inputs: Table) -> Table:
+        """The same, computed by each query that reads it: for renaming and other work that costs next to nothing."""
+
     def apply_by(self, table: Table, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]) -> Table:
         """Apply a function to all rows with equal keys at once. It returns columns of this row type."""
 
@@ -64,7 +81,15 @@ class TableEngine(Protocol[Table]):
 
 def engine_of(table: Any) -> TableEngine[Any]:
     """The engine for tables of this kind."""
-    return ArrowEngine() if isinstance(table, pa.Table | TablesByKind) else SparkEngine(table.sparkSession)
+    return ArrowEngine() if isinstance(table, LocalTable | TablesByKind) else SparkEngine(table.sparkSession)
+
+
+def scan_files(paths: Sequence[str], columns: Sequence[str], runs: Collection[str] = ()) -> Relation:
+    """These columns of Parquet files of this machine; only the rows of these runs, if any are given."""
+    files, wanted = (", ".join(f"'{_quote(text)}'" for text in texts) for texts in (paths, runs))
+    where = f" WHERE run IN ({wanted})" if runs else ""
+    sql = f"SELECT {', '.join(columns)} FROM read_parquet([{files}], hive_partitioning = false){where}"  # noqa: S608
+    return Relation(sql, {})
 
 
 def concat_rows(parts: Sequence[AnyTable]) -> AnyTable:
@@ -81,13 +106,30 @@ class SparkEngine:
         self._spark = spark
 
     def query(self, sql: str, /, **inputs: DataFrame) -> DataFrame:
-        # Spark forgets the persisted rows of a view when the view is dropped, as its own formatting of queries does at
-        # once. So views stay until the session ends: a name and a plan each.
-        names = {name: f"input_{uuid4().hex}" for name in inputs}
-        for name, table in inputs.items():
-            table.createOrReplaceTempView(names[name])
+        names = {name: self._name_view(table) for name, table in inputs.items()}
         found: DataFrame = self._spark.sql(sql.format(**names))
         return found
+
+    view = query
+
+    def _name_view(self, table: DataFrame) -> str:
+        """The view of a frame: the same one in all queries.
+
+        Spark forgets the persisted rows of a view when the view is dropped, as its own formatting of queries does at
+        once. So a view stays until `VIEWS_MAX` others were made after it.
+        """
+        found = next((name for name, frame in _VIEWS.items() if frame is table), None)
+        if found is not None:
+            return found
+        name = f"input_{uuid4().hex}"
+        table.createOrReplaceTempView(name)
+        _VIEWS[name] = table
+        while len(_VIEWS) > VIEWS_MAX:
+            oldest = next(iter(_VIEWS))
+            dropped = _VIEWS.pop(oldest)
+            if dropped.sparkSession is self._spark:
+                self._spark.catalog.dropTempView(oldest)
+        return name
 
     def apply_by(
         self, table: DataFrame, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
@@ -101,29 +143,39 @@ class SparkEngine:
         return pairs.applyInArrow(function, tables.spark_schema(row))
 
     def keep(self, table: DataFrame) -> DataFrame:
-        # Persisted rows are found by comparing plans. A query that reads a plan with grouping sets twice renews it, and
-        # does not find its rows. A checkpoint is found by itself; two executors have its rows, and one may be lost.
-        from pyspark import StorageLevel
+        from veilcast.lab.spark.platform import keep_rows
 
-        return table.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_2)
+        return keep_rows(table)
 
 
 class ArrowEngine:
-    def query(self, sql: str, /, **inputs: pa.Table) -> pa.Table:
-        database = _database()
-        names = {name: f"input_{name}" for name in inputs}
-        for name, table in inputs.items():
-            database.register(names[name], table)
+    def query(self, sql: str, /, **inputs: LocalTable) -> pa.Table:
+        database, relation = _database(), self.view(sql, **inputs)
+        for name, table in relation.inputs.items():
+            database.register(name, table)
         try:
-            return database.sql(sql.format(**names)).to_arrow_table()
+            return database.sql(relation.sql).to_arrow_table()
         finally:
-            for view in names.values():
-                database.unregister(view)
+            for name in relation.inputs:
+                database.unregister(name)
+
+    def view(self, sql: str, /, **inputs: LocalTable) -> Relation:
+        texts, tables = {}, dict[str, pa.Table]()
+        for name, table in inputs.items():
+            if isinstance(table, Relation):
+                texts[name] = f"({table.sql})"
+                tables |= table.inputs
+            else:
+                texts[name] = f"input_{next(_NUMBERS)}"
+                tables[texts[name]] = table
+        return Relation(sql.format(**texts), tables)
 
     def apply_by(
-        self, table: pa.Table | TablesByKind, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
+        self, table: LocalTable | TablesByKind, keys: Sequence[str], function: GroupFunction, row: type[msgspec.Struct]
     ) -> pa.Table:
         schema = tables.arrow_schema(row)
+        if isinstance(table, Relation):
+            table = self.query("SELECT * FROM {table}", table=table)
         groups = group_rows(table, keys) if isinstance(table, pa.Table) else _groups_by_kind(table, keys)
         parts = [function(group).select(schema.names).cast(schema) for group in groups]
         return pa.concat_tables(parts) if parts else schema.empty_table()
@@ -166,6 +218,10 @@ def _groups_by_kind(tables: TablesByKind, keys: Sequence[str]) -> Iterable[Table
         yield TablesByKind(found[key])
 
 
+def _quote(text: str) -> str:
+    return text.replace("'", "''")
+
+
 def _key_of(group: pa.Table, keys: Sequence[str]) -> tuple[object, ...]:
     return tuple(group[key][0].as_py() for key in keys)
 
@@ -181,5 +237,11 @@ def _database() -> DuckDBPyConnection:
     return database
 
 
+_NUMBERS: Final = count()
+"""Names of inputs are never used twice: a relation can outlive many queries."""
+VIEWS_MAX: Final = 256
+"""Views of a process: a name and a plan each."""
+_VIEWS: Final[dict[str, Any]] = {}
+"""Frames by the names of their views, the oldest first."""
 _MEMORY_MB: Final = 4_096
 """Memory of a query in this process, in megabytes; larger ones use the disk."""

@@ -7,7 +7,6 @@ The cells are an Arrow table in this process, or, with a session, a frame. All e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,6 +25,7 @@ from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.audit import networks
 from veilcast.lab.audit.observed import BIN, PARTS, AttackerGuesses, ObservedCapture, ObservedNetwork, require_one
 from veilcast.lab.audit.operator_files import OverlayLink
+from veilcast.lab.capture.remote_files import RecordPath
 from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.observe import FactRow, TopologyRow
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def observe(
-    captures: Sequence[Path],
+    captures: Sequence[RecordPath],
     epoch_us: int,
     links: Sequence[OverlayLink] = (),
     listed: Collection[str] = (),
@@ -85,7 +85,9 @@ def _observe(
     observed = {"cells": within, "facts": convert(tables.from_rows(FactRow, facts))}
     if links:
         told = [
-            row for run, network in zip(runs, found, strict=True) for row in _overlay(run, network, links, runs[run])
+            row
+            for run, network in zip(runs, found, strict=True)
+            for row in list_overlay(run, network, links, runs[run])
         ]
         observed["topology"] = convert(tables.from_rows(TopologyRow, told))
     chosen = [*capture_job.choose_attackers(None, published=False, trained=False), *own]
@@ -101,7 +103,7 @@ def _observe(
             carried,
             _rows_of(gaps, run),
             _repeat(_rows_of(notes, run)),
-            *_by_attacker(guesses, run),
+            *sort_guesses(guesses, run),
         )
         for run, carried in runs.items()
     ]
@@ -161,7 +163,9 @@ def _estimate_heartbeats(sample: pa.Table) -> dict[str, int]:
     return found
 
 
-def _overlay(run: str, network: frozenset[str], links: Sequence[OverlayLink], carried: pa.Table) -> list[TopologyRow]:
+def list_overlay(
+    run: str, network: frozenset[str], links: Sequence[OverlayLink], carried: pa.Table
+) -> list[TopologyRow]:
     """The links that the operator has listed; of a network without any, those that carried cells."""
     listed = [TopologyRow(run, 0, link.u, link.v) for link in links if link.u in network and link.v in network]
     if listed:
@@ -178,7 +182,7 @@ def _cut(run: str, carried: pa.Table) -> RecordParts:
     return RecordParts(run, first, (last - first) // PARTS + 1)
 
 
-def _by_attacker(guesses: pa.Table, run: str) -> tuple[list[str], list[AttackerGuesses]]:
+def sort_guesses(guesses: pa.Table, run: str) -> tuple[list[str], list[AttackerGuesses]]:
     """The nodes in order, and each attacker's scores; 0 in a part without any cell."""
     names = pc.unique(_rows_of(guesses, run)["node"]).sort()
     shape = len(names)

@@ -35,13 +35,13 @@ from veilcast.lab.capture.packets import LINKS
 from veilcast.lab.capture.taps import NodeTap, TapPart
 
 Offset: TypeAlias = dict[str, dict[str, Any]]
-"""By file: `read`, the number of bytes read, and `first`, the hash of its first record."""
+"""A file's name leads to `read`, the number of bytes read, and `first`, the hash of its first record."""
 
 
 def find_offset(paths: Sequence[Path], start: Offset, most: int | None, last: Offset | None = None) -> Offset:
-    """The offset after the next batch. It has about `most` bytes of all files, or all if that is None, and at least one
-    record of each file that has any. It does not go beyond `last`."""
-    files = {str(file): file for path in paths for file in _followed(path)}
+    """The offset after the next batch. The batch has about `most` bytes, or all bytes if that is None. It has a record
+    at least of each file that has an unread one, and nothing beyond `last`."""
+    files = {str(file): file for path in paths for file in _list_followed(path)}
     firsts = {name: first for name, file in files.items() if (first := _hash_first(file)) is not None}
     moved = {entry["first"]: name for name, entry in start.items() if firsts.get(name) != entry["first"]}
     found: Offset = {}
@@ -53,11 +53,11 @@ def find_offset(paths: Sequence[Path], start: Offset, most: int | None, last: Of
         found[name] = known
     gone = list(moved.values())
     for name in files.keys() & gone:
-        raise _replaced(name, start[name]["read"])
+        raise _overwritten_error(name, start[name]["read"])
     for name, entry in found.items():
         size = files[name].stat().st_size
         if size < entry["read"]:
-            raise _replaced(name, entry["read"])
+            raise _overwritten_error(name, entry["read"])
         if last is not None:
             size = min(size, last[name]["read"] if name in last else 0)
         pending[name] = max(0, size - entry["read"])
@@ -82,7 +82,7 @@ def plan_between(start: Offset, end: Offset, run: str, epoch_us: int) -> list[tu
     for name, (since, until) in due.items():
         path = Path(name)
         if _hash_first(path) != end[name]["first"]:
-            raise _replaced(name, since)
+            raise _overwritten_error(name, since)
         if file_spans.detect_kind(path) == "table":
             if tapped is None:
                 tapped = _arrange([each for each in end if Path(each).exists() and _is_tap(Path(each))])
@@ -93,17 +93,17 @@ def plan_between(start: Offset, end: Offset, run: str, epoch_us: int) -> list[tu
     return found
 
 
-def _followed(path: Path) -> list[Path]:
+def _list_followed(path: Path) -> list[Path]:
     """The files of a path that can be followed. A directory may hold others, such as packed ones, which are passed
     over."""
     if path.is_dir():
-        return [file for file in reader.find_record_files(path) if _is_followed(file)]
-    if path.exists() and path.stat().st_size and not _is_followed(path):
+        return [file for file in reader.find_record_files(path) if isinstance(file, Path) and _can_follow(file)]
+    if path.exists() and path.stat().st_size and not _can_follow(path):
         raise ConfigError(f"{path} cannot be followed: only taps and pcap files grow record by record")
     return [path]
 
 
-def _is_followed(file: Path) -> bool:
+def _can_follow(file: Path) -> bool:
     head = _read(file, 0, 4)
     return not head or head in pcap.MAGICS or head[:1] == b"["
 
@@ -150,7 +150,7 @@ def _cut_span(file: Path, since: int, until: int) -> Iterator[CaptureSpan]:
         end, packets, _ = walker.walk(data, at, at + file_spans.STEP)
         if not packets:
             raise TamperedError(f"{file} has changed while it was followed: byte {at:,} was read as a record's first")
-        yield CaptureSpan(str(file), 0, at, end, packets, walker.layout)
+        yield CaptureSpan(file, 0, at, end, packets, walker.layout)
         at = end
 
 
@@ -189,7 +189,7 @@ def _read(file: Path, at: int, size: int) -> bytes:
         raise StorageError(f"cannot read {file}: {error.strerror}") from error
 
 
-def _replaced(name: str, read: int) -> TamperedError:
+def _overwritten_error(name: str, read: int) -> TamperedError:
     return TamperedError(
         f"{name} was replaced after {read:,} bytes of it were read, so records may be lost; rotate without "
         "overwriting (tcpdump -C or -G, without -W), and begin with a new checkpoint"

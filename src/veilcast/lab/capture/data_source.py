@@ -38,6 +38,7 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.capture import appended_files, reader, tasks
 from veilcast.lab.capture.appended_files import Offset
+from veilcast.lab.storage.location import parse_local
 from veilcast.observe import CellRow
 
 
@@ -63,9 +64,12 @@ class SourceOptions(msgspec.Struct, frozen=True):
         paths = [options["path"]] if "path" in options else _PATHS.decode(options.get("paths", "[]"))
         if not paths:
             raise ConfigError(f"no capture was given: name files or directories in load(), of the format {FORMAT}")
+        for path in paths:
+            if parse_local(path) is None:
+                raise ConfigError(f"{path}: the format {FORMAT} reads files of executors; lab.captures reads locations")
         number = partial(_number, options)
         return cls(
-            tuple(map(Path, paths)),
+            tuple(parse_local(path) or Path(path) for path in paths),
             options.get("run", "capture"),
             round(number("epoch", float, 1e-6, 1e9, 3600.0) * 1_000_000),
             number("port", int, 1, 65_535, None),

@@ -23,6 +23,7 @@ from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab.capture import pcap, pcapng
 from veilcast.lab.capture.layout import ABSURD, SHORT, Layout, Octets, Packets, Walker
 from veilcast.lab.capture.packets import LINKS
+from veilcast.lab.capture.remote_files import RecordPath, RemoteFile
 
 FileKind: TypeAlias = Literal["capture", "packed", "table"]
 
@@ -30,7 +31,7 @@ FileKind: TypeAlias = Literal["capture", "packed", "table"]
 class CaptureSpan(msgspec.Struct, frozen=True):
     """A part of a capture; all of a packed one."""
 
-    path: str
+    path: RecordPath
     file: int
     """Its number among the files that are read together."""
     start: int = 0
@@ -48,7 +49,7 @@ class Piece(msgspec.Struct, frozen=True):
     layout: Layout
 
 
-def detect_kind(path: Path) -> FileKind:
+def detect_kind(path: RecordPath) -> FileKind:
     """The kind that the first bytes tell. Raises `TamperedError` for unknown ones."""
     try:
         with path.open("rb") as file:
@@ -70,25 +71,32 @@ def detect_kind(path: Path) -> FileKind:
     )
 
 
-def cut_spans(path: Path, file: int, step: int) -> tuple[list[CaptureSpan], str | None]:
+def cut_spans(path: RecordPath, file: int, step: int) -> tuple[list[CaptureSpan], str | None]:
     """The spans of a file, of about `step` bytes each, and the damage at its end."""
     if detect_kind(path) == "packed":
-        return [CaptureSpan(str(path), file)], None
+        return [CaptureSpan(path, file)], None
     data = map_file(path)
     walk = _Walk(path, data, step)
     spans = [
-        CaptureSpan(str(path), file, start, end, packets, layout)
+        CaptureSpan(path, file, start, end, packets, layout)
         for start, end, packets, layout in walk.over(data, last=True)
     ]
     return spans, walk.damage
 
 
-def map_file(path: Path) -> Octets:
+def map_file(path: RecordPath) -> Octets:
+    if isinstance(path, RemoteFile):
+        return map_part(path, 0, None)
     try:
         return np.asarray(np.memmap(path, np.uint8, "r"))
     except (OSError, ValueError) as error:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
         raise StorageError(f"cannot read {path}: {reason}") from error
+
+
+def map_part(file: RemoteFile, start: int, end: int | None) -> Octets:
+    with file.fetch(start, end) as copy:
+        return np.asarray(np.memmap(copy, np.uint8, "r"))
 
 
 class Pieces:
@@ -103,13 +111,16 @@ class Pieces:
         if span.layout is None:
             yield from self._unpacked()
             return
-        data = map_file(Path(span.path))
-        if len(data) < span.end:
+        if isinstance(span.path, Path):
+            data, begin = map_file(span.path), 0
+        else:
+            data, begin = map_part(span.path, span.start, span.end), span.start
+        if len(data) < span.end - begin:
             raise TamperedError(f"{span.path} has become shorter while it was read")
-        yield _piece(data, span.start, span.end, span.packets, span.layout)
+        yield _piece(data, span.start - begin, span.end - begin, span.packets, span.layout)
 
     def _unpacked(self) -> Iterator[Piece]:
-        path, walk, left = Path(self._span.path), None, b""
+        path, walk, left = self._span.path, None, b""
         chunks = _Unpacking(path)
         for chunk in chunks:
             data = np.frombuffer(left + chunk, np.uint8)
@@ -135,7 +146,7 @@ class Pieces:
 class _Walk:
     """Goes over bytes as they come, and finds where to cut them."""
 
-    def __init__(self, path: Path, first: Octets, step: int) -> None:
+    def __init__(self, path: RecordPath, first: Octets, step: int) -> None:
         self.damage: str | None = None
         self.rest = 0
         """Where in the last bytes the first record begins that is not whole."""
@@ -170,7 +181,7 @@ class _Walk:
             raise ConfigError(f"{self._path} has link type {links[0]}, which is not read; those that are: {known}")
 
 
-def _walker(path: Path, first: Octets) -> Walker:
+def _walker(path: RecordPath, first: Octets) -> Walker:
     head = first[:4].tobytes()
     try:
         if head in pcap.MAGICS:
@@ -190,7 +201,7 @@ def _piece(data: Octets, start: int, end: int, packets: int, layout: Layout) -> 
 class _Unpacking:
     """The content of a packed file, in chunks of bounded size, as far as it can be unpacked."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: RecordPath) -> None:
         self.damage: str | None = None
         self._path = path
 
@@ -207,7 +218,7 @@ class _Unpacking:
     def _parts(self) -> Iterator[bytes]:
         decoder = zlib.decompressobj(_WITH_HEADER)
         try:
-            with self._path.open("rb") as file:
+            with self._path.open("rb") if isinstance(self._path, Path) else self._path.fetch() as file:
                 # In small bites: a failure loses only the output of the current bite.
                 while packed := file.read(_BITE):
                     while packed:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,6 +24,7 @@ from veilcast.lab.capture.duplicates import MARK, POINT
 from veilcast.lab.capture.file_spans import CaptureSpan, Pieces
 from veilcast.lab.capture.packets import FIRST_FRAGMENT, REASONS, UNKNOWN_LINK, dissect
 from veilcast.lab.capture.reading_report import FileReport, ReadingReport, remark_sizes
+from veilcast.lab.capture.remote_files import RecordPath
 from veilcast.lab.capture.tasks import ReadingPlan
 from veilcast.observe import CellRow
 from veilcast.wire.geometry import CELL
@@ -145,7 +145,7 @@ def merge_findings(parts: Sequence[SpanFindings], files: int) -> list[SpanFindin
 
 
 def plan_captures(
-    files: Sequence[Path], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
+    files: Sequence[RecordPath], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
 ) -> ReadingPlan:
     names = [str(file) for file in files]
     parts, damages = tasks.cut_all(files, partial(file_spans.cut_spans, step=step))
@@ -188,7 +188,7 @@ def _join_findings(parts: Sequence[SpanFindings]) -> SpanFindings:
     )
 
 
-def _sample_every(files: Sequence[Path]) -> int:
+def _sample_every(files: Sequence[RecordPath]) -> int:
     """One of how many packets suffices to set clocks by."""
     largest = max(file.stat().st_size for file in files)
     return 1 + largest // (_SAMPLE * _PACKET)

@@ -11,7 +11,6 @@ what is done with the rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, overload
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from veilcast import observe
 from veilcast.errors import ConfigError, StorageError, TamperedError
 from veilcast.lab.capture import file_spans, packet_captures, taps
 from veilcast.lab.capture.reading_report import ReadingReport
+from veilcast.lab.capture.remote_files import RecordPath
 from veilcast.lab.capture.tasks import ReadingPlan
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 @overload
 def read(
-    paths: Sequence[Path], *, run: str, epoch_us: int, step: int = ..., trusted: Collection[str] = ...
+    paths: Sequence[RecordPath], *, run: str, epoch_us: int, step: int = ..., trusted: Collection[str] = ...
 ) -> tuple[pa.Table, ReadingReport]: ...
 @overload
 def read(
-    paths: Sequence[Path],
+    paths: Sequence[RecordPath],
     *,
     run: str,
     epoch_us: int,
@@ -41,7 +41,7 @@ def read(
     spark: SparkSession,
 ) -> tuple[DataFrame, ReadingReport]: ...
 def read(
-    paths: Sequence[Path],
+    paths: Sequence[RecordPath],
     *,
     run: str,
     epoch_us: int,
@@ -60,7 +60,7 @@ def read(
 
 
 def plan_reading(
-    paths: Sequence[Path],
+    paths: Sequence[RecordPath],
     run: str,
     epoch_us: int,
     step: int = file_spans.STEP,
@@ -82,19 +82,19 @@ def plan_reading(
     return plan_files(files, run, epoch_us, step, trusted, spark)
 
 
-def find_record_files(directory: Path) -> list[Path]:
+def find_record_files(directory: RecordPath) -> list[RecordPath]:
     """The tap or simulation of a directory; or else all captures in it, and all taps below it."""
     own = directory / CELLS_FILE
     try:
         if own.exists():
             return [own]
-        captures = [each for each in sorted(directory.iterdir()) if each.is_file() and _is_capture(each)]
-        return captures + sorted(directory.rglob(CELLS_FILE))
+        captures = [each for each in sorted(directory.iterdir(), key=_parts) if each.is_file() and _is_capture(each)]
+        return captures + sorted(directory.rglob(CELLS_FILE), key=_parts)
     except OSError as error:
         raise StorageError(f"cannot read {directory}: {error.strerror}") from error
 
 
-def _files_of_directory(directory: Path) -> list[Path]:
+def _files_of_directory(directory: RecordPath) -> list[RecordPath]:
     found = find_record_files(directory)
     if not found:
         raise StorageError(
@@ -103,11 +103,15 @@ def _files_of_directory(directory: Path) -> list[Path]:
     return found
 
 
-def _is_capture(file: Path) -> bool:
+def _is_capture(file: RecordPath) -> bool:
     try:
         return file_spans.detect_kind(file) in ("capture", "packed")
     except TamperedError:
         return False
+
+
+def _parts(file: RecordPath) -> list[str]:
+    return str(file).split("/")
 
 
 CELLS_FILE: Final = f"{observe.TABLE_OF[observe.CellRow]}.jsonl"

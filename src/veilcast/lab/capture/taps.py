@@ -30,6 +30,7 @@ from veilcast.lab.capture import clocks, tasks
 from veilcast.lab.capture.clocks import Times
 from veilcast.lab.capture.duplicates import WINDOW_US
 from veilcast.lab.capture.reading_report import ClockCorrection, FileReport, ReadingReport, remark_sizes
+from veilcast.lab.capture.remote_files import RecordPath
 from veilcast.lab.capture.tasks import ReadingPlan
 from veilcast.wire.geometry import CELL
 
@@ -40,14 +41,14 @@ if TYPE_CHECKING:
 class TapPart(msgspec.Struct, frozen=True):
     """Whole lines of a file."""
 
-    path: str
+    path: RecordPath
     file: int
     start: int
     end: int
 
 
 def cut_lines(
-    path: Path, file: int, step: int, start: int = 0, end: int | None = None, *, only_first: bool = False
+    path: RecordPath, file: int, step: int, start: int = 0, end: int | None = None, *, only_first: bool = False
 ) -> tuple[list[TapPart], str | None]:
     """The parts of a file, of about `step` bytes each, and the damage at its end.
 
@@ -64,7 +65,7 @@ def cut_lines(
                     raise TamperedError(f"{path} is no table: it has a line of {LINE_MAX:,} bytes or more")
                 if not passed.endswith(b"\n"):
                     break
-                parts.append(TapPart(str(path), file, start, lines.tell()))
+                parts.append(TapPart(path, file, start, lines.tell()))
                 start = lines.tell()
                 if only_first:
                     return parts, None
@@ -74,7 +75,7 @@ def cut_lines(
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
     whole = rest.rfind(b"\n") + 1
     if whole:
-        parts.append(TapPart(str(path), file, start, start + whole))
+        parts.append(TapPart(path, file, start, start + whole))
     left = len(rest) - whole
     return parts, f"its last {left:,} bytes are no whole line" if left else None
 
@@ -82,7 +83,7 @@ def cut_lines(
 def read_rows(part: TapPart, row: type[observe.ObservationRow]) -> list[tuple[Any, ...]]:
     """The rows of a part, as plain values in the order of the columns."""
     try:
-        with Path(part.path).open("rb") as file:
+        with part.path.open("rb") as file:
             file.seek(part.start)
             data = file.read(part.end - part.start)
     except OSError as error:
@@ -229,7 +230,7 @@ def remember_times(times: dict[str, dict[str, list[int]]], source: str, destinat
 
 
 def plan_taps(
-    files: Sequence[Path], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
+    files: Sequence[RecordPath], run: str, epoch_us: int, step: int, trusted: frozenset[str], spark: SparkSession | None
 ) -> ReadingPlan:
     """The cells of taps, as those of one run; or of simulations, with their own runs and epochs."""
     names = [str(file) for file in files]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -19,6 +18,7 @@ from veilcast.errors import TamperedError
 from veilcast.lab import tables
 from veilcast.lab.capture import duplicates
 from veilcast.lab.capture.reading_report import ReadingReport
+from veilcast.lab.capture.remote_files import RecordPath
 from veilcast.observe import CellRow
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ReadingPlan:
 
 
 def cut_all(
-    files: Sequence[Path], cut: Callable[[Path, int], tuple[list[Job], str | None]]
+    files: Sequence[RecordPath], cut: Callable[[RecordPath, int], tuple[list[Job], str | None]]
 ) -> tuple[list[Job], list[str | None]]:
     """The parts of all files, and the damage at each file's end."""
     every = [cut(file, number) for number, file in enumerate(files)]

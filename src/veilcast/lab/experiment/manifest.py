@@ -105,12 +105,11 @@ class SweepManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The same manifest with the environment of this session, or of this process."""
         if spark is None:
             return msgspec.structs.replace(self, means=Environment("", 1, self.means.versions))
-        context = spark.sparkContext
-        java = context._jvm.java.lang.System.getProperty("java.version") if context._jvm is not None else ""
-        versions = self.means.versions | {"java": str(java)}
-        return msgspec.structs.replace(
-            self, means=Environment(context.master or "", context.defaultParallelism, versions)
-        )
+        from veilcast.lab.spark.platform import describe_platform
+
+        platform = describe_platform(spark)
+        versions = self.means.versions | {"java": platform.java}
+        return msgspec.structs.replace(self, means=Environment(platform.master, platform.cores, versions))
 
 
 def describe_sweep(

@@ -32,6 +32,7 @@ from veilcast.lab.experiment.workplace import Workplace
 from veilcast.lab.measure import summary
 from veilcast.lab.spark.code_archive import code_fingerprint
 from veilcast.lab.spark.locations import address_of
+from veilcast.lab.spark.task_skew import TaskSkew, last_stage, measure_skew
 from veilcast.lab.storage.location import LocalDirectory, Location
 from veilcast.lab.tables import MeasureRow, ScoreRow, VerdictRow
 
@@ -49,6 +50,8 @@ class SweepResult(msgspec.Struct, frozen=True):
     """Number of runs made by this call; the others were stored before."""
     scores: pa.Table
     verdicts: pa.Table
+    skew: TaskSkew | None = None
+    """None if no run was made on Spark."""
 
 
 def run_sweep(
@@ -77,6 +80,7 @@ def run_sweep(
     wanted = seeds or experiment.default_seeds(engine, quick=quick)
     now = describe_sweep(name, experiment, engine=engine, quick=quick, folder=data, command=command, keep=keep)
     place = Workplace(spark, progress)
+    before_these = last_stage(place.session)
     done = 0
     stored = ResultStore(out, name)
     manifest = stored.begin(now.with_session(place.session), fresh=fresh)
@@ -113,7 +117,7 @@ def run_sweep(
     judged = [] if quick else curves.judge_numbers(name, experiment, curves.ScoreTable(scores.to_pylist()), engine)
     verdicts = tables.from_rows(VerdictRow, judged)
     manifest = stored.finish(manifest, scores, verdicts, time.perf_counter() - started)
-    return SweepResult(manifest, done, scores, verdicts)
+    return SweepResult(manifest, done, scores, verdicts, measure_skew(place.session, before_these))
 
 
 def check_sweep(

@@ -52,12 +52,20 @@ class Workplace:
 
     @property
     def cores(self) -> int:
-        return self.session.sparkContext.defaultParallelism if self.session is not None else 1
+        if self.session is None:
+            return 1
+        from veilcast.lab.spark.platform import describe_platform
+
+        return describe_platform(self.session).cores
 
     @property
     def sees_files(self) -> bool:
         """Whether executors have this machine's files."""
-        return self.session is not None and (self.session.sparkContext.master or "").startswith("local")
+        if self.session is None:
+            return False
+        from veilcast.lab.spark.platform import describe_platform
+
+        return describe_platform(self.session).master.startswith("local")
 
     def make_rows(self, task: RowTask, items: int, tasks: int) -> tuple[pa.Table, list[str]]:
         """The rows of the items with the numbers below `items`, in order, each with a duration; and what the tasks list

@@ -123,9 +123,12 @@ def _measure_subscribers(attack: str, epochs: int, found: _GuessedScores, roles:
     shuffle = int(stream(seed, "shuffles", attack)[0])
     measures = measure_subscriber_attack(scores, subscribes, judged, exposed, shuffle)
     if attack in _LOG_ODDS:
-        share = float(np.mean(subscribes))
+        share = min(max(float(np.mean(subscribes)), _LEAST), 1 - _LEAST)
         prior = np.log(share / (1 - share)) if attack == "closure" else 0.0
-        measures |= measure_probabilities(expit(scores + prior), judged)
+        probability = expit(scores + prior)
+        # Odds so small that they vanish tell that the attack finds no subscriber.
+        if probability[judged].any():
+            measures |= measure_probabilities(probability, judged)
     if found.is_outside(attack) and found.has(_MEMBERS, epochs):
         inside = judged & (found.aligned(_MEMBERS, epochs, nodes) > 0)
         measures["auc_mesh"] = ranking.auc(scores[inside], subscribes[inside])
@@ -161,6 +164,8 @@ BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
     "trilateration": ("trilateration-lasting",),
 }
 """Attacks whose guesses some measures of an attack need, beside its own."""
+_LEAST: Final = 1e-9
+"""Smallest share of subscribers, so that a topic without any has odds."""
 _MEMBERS: Final = "mesh-members"
 _LOG_ODDS: Final = frozenset({"closure", "group-testing"})
 _LOG_LIKELIHOODS: Final = frozenset({"predecessor", "presence", "sender"})

@@ -20,12 +20,13 @@ import pyarrow.compute as pc
 from veilcast.errors import ConfigError, LocalError, VeilcastError
 from veilcast.lab import tables
 from veilcast.lab.attack.foreign import AttackerSource, install_attackers
-from veilcast.lab.attack.table_engine import AnyTable, engine_of, group_rows
+from veilcast.lab.attack.table_engine import AnyTable, LocalTable, engine_of, group_rows, scan_files
 from veilcast.lab.experiment.kept_tables import KeptFile, KeptGroup, KeptOutput, KeptWriter, run_name
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.recorder import record_tables
 from veilcast.lab.experiment.task import PARAMS_DECODER, task_schema
 from veilcast.lab.spark.locations import LocationAddress
+from veilcast.lab.storage.location import LocalDirectory
 
 
 class StoredAttack(Protocol):
@@ -97,8 +98,9 @@ class AttackTask(msgspec.Struct, frozen=True):
             whole = len(seeds) == len(group.seeds)
             runs = [] if whole else [run_name(cell, seed) for seed in seeds]
             try:
-                seen = {table: self.read(group, table, runs) for table in observed}
-                result.add(seeds, self.attack(group, seen), runs, seen)
+                seen = {table: self.observe(group, table, runs) for table in observed}
+                read = {table: rows for table, rows in seen.items() if isinstance(rows, pa.Table)}
+                result.add(seeds, self.attack(group, seen), runs, read)
             except VeilcastError:
                 raise
             except Exception as error:
@@ -111,6 +113,14 @@ class AttackTask(msgspec.Struct, frozen=True):
         params = PARAMS_DECODER.decode(self.cells[group.cell][1])
         data = Path(self.data) if self.data is not None else None
         return find_stored_attack(params.kind(), self.engine).attack_tables(observed, params, self.attackers, data)
+
+    def observe(self, group: KeptGroup, table: str, runs: Collection[str]) -> LocalTable:
+        """The rows of `read`, if possible in the file: then queries read the columns that they need, and no others."""
+        root, path, row = self.root.open(), group.files[table].path, tables.TABLES[table]
+        measured = guess_tables(PARAMS_DECODER.decode(self.cells[group.cell][1]).kind()).beside
+        if table not in measured and isinstance(root, LocalDirectory) and tables.check(root, path, row):
+            return scan_files([root.path_of(path)], tables.arrow_schema(row).names, runs)
+        return self.read(group, table, runs)
 
     def read(self, group: KeptGroup, table: str, runs: Collection[str]) -> pa.Table:
         """The rows of these runs in a kept table, or of all runs of the group, if `runs` is empty."""
@@ -220,7 +230,8 @@ _ROWS_AT_ONCE: Final = 1_000_000
 STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.epochs": {"kernel": "mesh.attack_suite", "machines": "mesh.attack_suite"},
     "mesh.wires": {"machines": "mesh.wires_machines"},
-    "relay.attacks": {"kernel": "relay.attacks_model"},
+    "relay.attacks": {"kernel": "relay.attacks_model", "machines": "relay.attacks_machines"},
+    "mesh.topics": {"kernel": "mesh.topics_model"},
     "mesh.pruning": {"kernel": "mesh.pruning_model"},
     "mesh.clocks": {"kernel": "mesh.clocks_model"},
     "tree.attacks": {"kernel": "tree.attacks_model"},

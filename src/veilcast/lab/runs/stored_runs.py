@@ -7,26 +7,30 @@ The truth is kept apart from what attackers are handed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab import tables
 from veilcast.lab.attack.plain_tables import attack_plain_tables
-from veilcast.lab.attack.table_engine import AnyTable, engine_of
-from veilcast.lab.experiment.kept_tables import list_groups, split_run_name
+from veilcast.lab.attack.table_engine import AnyTable, GroupFunction, concat_rows, engine_of
+from veilcast.lab.experiment.kept_tables import list_groups, run_name, split_run_name
 from veilcast.lab.experiment.manifest import read_manifest
 from veilcast.lab.experiment.params import RunParams
 from veilcast.lab.measure.node_guesses import BESIDE, measure_node_guesses
 from veilcast.lab.measure.stream_guesses import measure_stream_guesses
 from veilcast.lab.runs.stored_attack_task import (
     NOT_OBSERVED,
+    OF_NODES,
+    OF_STREAMS,
     STORED_ATTACKS,
+    GuessTables,
     find_stored_attack,
     guess_tables,
 )
@@ -49,7 +53,7 @@ class StoredRuns:
     data: Path | None
     """The folder of real data that the runs read."""
     observations: dict[str, AnyTable]
-    """What the adversaries saw, by table."""
+    """The tables that adversaries saw, by name."""
     truth: AnyTable | None = field(repr=False)
     """None if it was not kept."""
     guesses: AnyTable | None = field(repr=False)
@@ -75,10 +79,10 @@ class StoredRuns:
             raise ConfigError(f"the truth of {self.experiment} was not kept; `lab run --keep truth,...` keeps it")
         if not self.has_own_attack:
             return measure_tables(guesses, self.truth, self.experiment)
-        work = partial(
-            _measure_stored_run, experiment=self.experiment, cell=self.cell, params=self.params, engine=self.engine
-        )
-        return engine_of(guesses).apply_by_pair(guesses, self.truth, ["run"], work, MeasureRow)
+        its = guess_tables(self.params.kind())
+        work = partial(_measure_stored_run, self.experiment, self.cell, self.params, self.engine)
+        beside = {name: self.observations[name] for name in its.beside}
+        return _measure_runs({its.guesses: guesses, its.truth: self.truth, **beside}, work)
 
 
 def read_stored_runs(root: Location, name: str, cell: str = "", spark: SparkSession | None = None) -> StoredRuns:
@@ -127,44 +131,87 @@ def measure_tables(guesses: AnyTable, truth: AnyTable, experiment: str = "") -> 
     """The measures of guesses about nodes or streams, as rows of `measures`; a run is a cell with the seed 0, unless
     its name is that of a stored run."""
     columns = guesses.column_names if isinstance(guesses, pa.Table) else guesses.columns
-    work = partial(_measure_plain_run, experiment=experiment, streams="stream" in columns)
-    return engine_of(guesses).apply_by_pair(guesses, truth, ["run"], work, MeasureRow)
+    its = OF_STREAMS if "stream" in columns else OF_NODES
+    return _measure_runs({its.guesses: guesses, its.truth: truth}, partial(_measure_plain_run, experiment))
 
 
-def _measure_plain_run(guesses: pa.Table, truth: pa.Table, *, experiment: str, streams: bool) -> pa.Table:
-    cell, seed = split_run_name((guesses if len(guesses) else truth)["run"][0].as_py())
-    if streams:
-        found = [*measure_stream_guesses(guesses, truth)]
-    else:
-        if _OF_RELAYS & set(truth["role"].to_pylist()):
-            raise ConfigError("guesses about a relay are measured with the stored runs that they are about")
-        found = [*measure_node_guesses(guesses, truth, seed=seed)]
-    return _rows(
-        experiment, cell, seed, [(attack, metric, float(step), value) for attack, metric, step, value in found]
-    )
+class PackedTable(msgspec.Struct, frozen=True):
+    """All rows of a run in one table, as the bytes of an Arrow stream."""
+
+    run: str
+    name: str
+    rows: bytes
+
+
+RunMeasure: TypeAlias = Callable[[dict[str, pa.Table]], pa.Table]
+
+
+def _measure_runs(of_runs: dict[str, AnyTable], work: RunMeasure) -> AnyTable:
+    """Apply the function to all tables of each run at once: Arrow tables by name, of those that have rows."""
+    engine = engine_of(next(iter(of_runs.values())))
+
+    def measure_run(rows: pa.Table) -> pa.Table:
+        named = zip(rows["name"].to_pylist(), rows["rows"].to_pylist(), strict=True)
+        return work({name: pa.ipc.open_stream(data).read_all() for name, data in named})
+
+    packed = [engine.apply_by(table, ["run"], _pack_as(name), PackedTable) for name, table in of_runs.items()]
+    return engine.apply_by(concat_rows(packed), ["run"], measure_run, MeasureRow)
+
+
+def _pack_as(name: str) -> GroupFunction:
+    def pack_run(rows: pa.Table) -> pa.Table:
+        data = pa.BufferOutputStream()
+        with pa.ipc.new_stream(data, rows.schema) as stream:
+            stream.write_table(rows)
+        packed = PackedTable(rows["run"][0].as_py(), name, data.getvalue().to_pybytes())
+        return tables.from_rows(PackedTable, [packed])
+
+    return pack_run
+
+
+def _measure_plain_run(experiment: str, known: dict[str, pa.Table]) -> pa.Table:
+    its = OF_STREAMS if {OF_STREAMS.guesses, OF_STREAMS.truth} & known.keys() else OF_NODES
+    run, guesses, truth = _take_run(known, its)
+    if not len(guesses):
+        return _rows(experiment, run, [])
+    if its is OF_STREAMS:
+        return _rows(experiment, run, measure_stream_guesses(guesses, truth))
+    if _OF_RELAYS & set(truth["role"].to_pylist()):
+        raise ConfigError("guesses about a relay are measured with the stored runs that they are about")
+    return _rows(experiment, run, measure_node_guesses(guesses, truth, seed=split_run_name(run)[1]))
 
 
 def _measure_stored_run(
-    guesses: pa.Table, truth: pa.Table, *, experiment: str, cell: str, params: RunParams, engine: str
+    experiment: str, cell: str, params: RunParams, engine: str, known: dict[str, pa.Table]
 ) -> pa.Table:
-    seed = split_run_name((guesses if len(guesses) else truth)["run"][0].as_py())[1]
-    order = [(name, "ascending") for name in guess_tables(params.kind()).order]
+    its = guess_tables(params.kind())
+    run, guesses, truth = _take_run(known, its)
+    if run != run_name(cell, split_run_name(run)[1]):
+        raise ConfigError(f"{run!r} is no stored run of {experiment}, cell {cell!r}")
     attacks = set(guesses["attack"].to_pylist())
     names = sorted(attacks - _BESIDE) or sorted(attacks)
-    found = find_stored_attack(params.kind(), engine).measure_guesses(
-        guesses.sort_by(order), truth, params, names, seed
-    )
-    return _rows(experiment, cell, seed, [(each.attack, each.metric, each.step, each.value) for each in found])
+    ordered = guesses.sort_by([(name, "ascending") for name in its.order])
+    beside = {name: known[name] for name in its.beside}
+    measure = find_stored_attack(params.kind(), engine).measure_guesses
+    found = measure(ordered, truth, params, names, split_run_name(run)[1], **beside) if names else []
+    return _rows(experiment, run, (msgspec.structs.astuple(each) for each in found))
 
 
-def _rows(experiment: str, cell: str, seed: int, found: list[tuple[str, str, float, float]]) -> pa.Table:
-    return tables.from_rows(
-        MeasureRow,
-        [
-            MeasureRow(experiment, cell, seed, attack, metric, step, value)
-            for attack, metric, step, value in sorted(found)
-        ],
+def _take_run(known: dict[str, pa.Table], its: GuessTables) -> tuple[str, pa.Table, pa.Table]:
+    """The run of these tables, its guesses and its truth. Raises `ConfigError` if there is no truth of it."""
+    if its.truth not in known:
+        raise ConfigError(f"the truth has no row of run {next(iter(known.values()))['run'][0].as_py()!r}")
+    truth = known[its.truth]
+    empty = tables.arrow_schema(tables.TABLES[its.guesses]).empty_table()
+    return truth["run"][0].as_py(), known.get(its.guesses, empty), truth
+
+
+def _rows(experiment: str, run: str, found: Iterable[tuple[str, str, float, float]]) -> pa.Table:
+    cell, seed = split_run_name(run)
+    rows = (
+        MeasureRow(experiment, cell, seed, attack, metric, float(step), value) for attack, metric, step, value in found
     )
+    return tables.from_rows(MeasureRow, sorted(rows, key=msgspec.structs.astuple))
 
 
 _SHOWN: Final = 8

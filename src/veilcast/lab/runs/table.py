@@ -113,6 +113,12 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "machines": ("server", "topology", "facts", "words", "truth", "guesses"),
     },
+    "mesh.topics": {
+        "kernel": (
+            *("truth", "guesses", "topology", "presence", "facts", "insiders", "roots", "popularity", "pairs"),
+            *("tokens", "lasting_tokens"),
+        )
+    },
     "mesh.pruning": {"kernel": ("truth", "guesses", "topology", "presence", "facts", "insiders", "roots")},
     "mesh.clocks": {"kernel": ("cells", "truth", "guesses")},
     "tree.attacks": {"kernel": _TREES},
@@ -127,7 +133,6 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 }
 """Kind of run -> engine -> the tables that its function hands to a recorder, its fourth argument."""
 WITHOUT_TABLES: Final[Mapping[str, str]] = {
-    "mesh.topics": "attackers are handed arrays; `attack.insider.token_job` attacks tables of this kind",
     "mesh.active": "insiders act on what they see, so there are no observations without the attack",
     "mesh.grinding": "insiders act on what they see, so there are no observations without the attack",
     "relay.delays": "there is no attacker: it measures times",

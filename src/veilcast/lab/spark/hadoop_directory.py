@@ -117,22 +117,37 @@ class HadoopDirectory:
         with self._calls("delete", self.path_of(name)):
             self._system.delete(self._path(name), False)
 
+    def fetch(self, name: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """A copy of a file in scratch space, or of a part of it; it is gone when it is closed."""
+        with self._calls("read", self.path_of(name)):
+            stop = self._system.getFileStatus(self._path(name)).getLen() if end is None else end
+            stream = self._system.open(self._path(name))
+            try:
+                return self._copy_range(stream, start, stop - start)
+            finally:
+                stream.close()
+
     def read_range(self, stream: Any, name: str, start: int, size: int) -> bytes:
         """Some bytes of an open file of this name; fewer, if the file has become shorter."""
         with self._calls("read", self.path_of(name)):
-            stream.seek(start)
             if size <= _SMALL_READ:
+                stream.seek(start)
                 return bytes(stream.readNBytes(size))
-            scratch = make_scratch_file()
+            with self._copy_range(stream, start, size) as copy:
+                return copy.read()
+
+    def _copy_range(self, stream: Any, start: int, size: int) -> BinaryIO:
+        stream.seek(start)
+        scratch = make_scratch_file()
+        try:
+            target = self._jvm.java.io.FileOutputStream(str(scratch))
             try:
-                target = self._jvm.java.io.FileOutputStream(str(scratch))
-                try:
-                    self._jvm.org.apache.hadoop.util.LimitInputStream(stream, size).transferTo(target)
-                finally:
-                    target.close()
-                return scratch.read_bytes()
+                self._jvm.org.apache.hadoop.util.LimitInputStream(stream, size).transferTo(target)
             finally:
-                scratch.unlink()
+                target.close()
+            return scratch.open("rb")
+        finally:
+            scratch.unlink()
 
     @property
     def _jvm(self) -> Any:

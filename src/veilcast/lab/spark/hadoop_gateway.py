@@ -89,6 +89,7 @@ def java_errors(settings: HadoopSettings) -> Iterator[None]:
         line = next(iter(message.strip().splitlines()), kinds[0])
         raise JavaCallError(tuple(kinds), settings.hide_secrets(line)) from None
     except (Py4JError, ConnectionError) as error:
+        _forget_small_machine()
         raise SparkError("the Java machine that reaches Hadoop's file systems is gone") from error
 
 
@@ -125,17 +126,29 @@ def _start_small_machine() -> JavaGateway:
         # Executors act for the user who drives; where Hadoop asks for no proof, the name is all that it takes.
         os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])
     try:
-        port, secret = launch_gateway(
+        port, secret, process = launch_gateway(
             jarpath=str(next(jars.glob("py4j-*.jar"))),
             classpath=os.pathsep.join(filter(None, paths)),
             javaopts=_SMALL,
             java_path=str(program),
             die_on_exit=True,
             enable_auth=True,
+            return_proc=True,
         )
     except (OSError, ValueError, StopIteration) as error:
         raise SparkError(f"{program} with the jars in {jars} does not start, to reach Hadoop's file systems") from error
-    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True))
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret, auto_convert=True))
+    gateway.java_process = process
+    return gateway
+
+
+def _forget_small_machine() -> None:
+    """End the small machine, if there is one. The next attempt of a task may be made by this process, and starts
+    another."""
+    if _start_small_machine.cache_info().currsize:
+        with contextlib.suppress(OSError):
+            _start_small_machine().java_process.stdin.close()
+        _start_small_machine.cache_clear()
 
 
 def _user_jars() -> str:

@@ -18,7 +18,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from veilcast.errors import ConfigError
+import pyspark
+
+from veilcast.errors import ConfigError, StorageError
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,48 @@ def _ask(program: Path, option: str) -> str:
     return child.stdout + child.stderr
 
 
+class ClassArchive:
+    """The archive for one Java and one Spark."""
+
+    def __init__(self, java: Java, folder: Path | None = None) -> None:
+        self._folder = folder or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "veilcast" / "java"
+        self.path = self._folder / f"java{java.version}-spark{pyspark.__version__}.jsa"
+
+    @property
+    def exists(self) -> bool:
+        return self.path.is_file()
+
+    @property
+    def settings_directory(self) -> Path:
+        """The empty directory that stands on the class path of every Java machine with this archive."""
+        return self._folder / "settings"
+
+    def prepare(self) -> Path:
+        """The file that a Java machine is to write at its end, for `adopt`."""
+        try:
+            self.settings_directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StorageError(f"cannot make {self.settings_directory}: {error.strerror}") from error
+        return self._folder / f"{self.path.stem}.{os.getpid()}.new"
+
+    def adopt(self, written: Path) -> None:
+        """Put a written file in place. Java machines that use another go on with that one."""
+        try:
+            written.replace(self.path)
+        except OSError as error:
+            raise StorageError(f"Java has written no archive of classes to {written}: {error.strerror}") from error
+
+
+def java_options(archive: ClassArchive | None, record: Path | None = None) -> str:
+    """Options of Java: use the archive, or write one to the file `record` at the end."""
+    options = list(_OPTIONS)
+    if record is not None:
+        options.append(f"-XX:ArchiveClassesAtExit={record}")
+    elif archive is not None and archive.exists:
+        options.append(f"-XX:SharedArchiveFile={archive.path}")
+    return " ".join(options)
+
+
 VERSION_MIN: Final = 17
 _MODULE: Final = "jdk.incubator.vector"
 _UNWANTED: Final = f"--add-modules={_MODULE}"
@@ -100,3 +144,10 @@ for word; do
 done
 exec {program} "$@"
 """
+_OPTIONS: Final = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)

@@ -15,9 +15,10 @@ from veilcast.lab.spark.settings import SparkOptions
 from veilcast.lab.storage.location import LocalDirectory, Location, parse_local
 
 if TYPE_CHECKING:
+    from veilcast.lab.spark.hadoop_directory import HadoopDirectory
     from veilcast.lab.spark.hadoop_gateway import HadoopSettings
 
-_NO_OPTIONS: Final = SparkOptions()
+NO_OPTIONS: Final = SparkOptions()
 
 
 class LocationAddress(msgspec.Struct, frozen=True):
@@ -28,14 +29,16 @@ class LocationAddress(msgspec.Struct, frozen=True):
     """Settings for a place on one of Hadoop's file systems; None for a directory of this machine."""
 
     def open(self) -> Location:
-        if self.settings is None:
-            return LocalDirectory(Path(self.place))
+        return LocalDirectory(Path(self.place)) if self.settings is None else self.open_remote()
+
+    def open_remote(self) -> HadoopDirectory:
         from veilcast.lab.spark.hadoop_directory import HadoopDirectory
+        from veilcast.lab.spark.hadoop_gateway import HadoopSettings
 
-        return HadoopDirectory(self.place, self.settings)
+        return HadoopDirectory(self.place, self.settings or HadoopSettings())
 
 
-def open_location(place: str, master: str = LOCAL, options: SparkOptions = _NO_OPTIONS) -> Location:
+def open_location(place: str, master: str = LOCAL, options: SparkOptions = NO_OPTIONS) -> Location:
     """A location, whose server has answered. For a place elsewhere this process starts the Java machine of its next
     session, with that session's master and options, unless it has one."""
     path = parse_local(place)

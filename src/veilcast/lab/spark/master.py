@@ -33,14 +33,30 @@ class Master(msgspec.Struct, frozen=True):
         if url == "yarn":
             return cls(url)
         scheme, _, rest = url.partition("://")
+        if scheme == "sc":
+            # Behind "/;" there may be a token and other parameters, which are Spark's.
+            place = rest.partition("/")[0]
+            return cls(url, (_place(f"sc://{place}", place if _PORT.search(place) else f"{place}:{_CONNECT_PORT}"),))
         if scheme not in ("spark", "k8s") or not rest:
-            raise ConfigError(f"--master {url}: must be local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+            raise ConfigError(
+                f"--master {url}: must be local[N], local[*], spark://HOST:PORT, sc://HOST:PORT, yarn or "
+                "k8s://HOST:PORT"
+            )
         # A standalone cluster may have several masters, of which one leads.
         return cls(url, tuple(_place(url, one.removeprefix("https://")) for one in rest.split(",")))
 
     @property
     def is_local(self) -> bool:
         return self.url.startswith("local[")
+
+    @property
+    def _what(self) -> str:
+        return "Connect server" if self.is_remote else "master"
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a server of Spark Connect."""
+        return self.url.startswith("sc://")
 
     def local_address(self) -> str | None:
         """Our own address on the route to the master; None if it cannot be found out here."""
@@ -54,7 +70,7 @@ class Master(msgspec.Struct, frozen=True):
             except OSError as error:
                 refused.append(f"{host}:{port}: {error.strerror or error}")
         if refused:
-            raise UnreachableError(f"no Spark master answers at {'; '.join(refused)}")
+            raise UnreachableError(f"no Spark {self._what} answers at {'; '.join(refused)}")
         return None
 
 
@@ -70,6 +86,8 @@ def _place(url: str, text: str) -> tuple[str, int]:
 
 
 LOCAL: Final = "local[*]"
+_PORT: Final = re.compile(r":\d+$")
+_CONNECT_PORT: Final = 15_002
 _LOOPBACK: Final = "127.0.0.1"
 _TRIES: Final = 4
 _PATIENCE_S: Final = 5

@@ -27,13 +27,15 @@ class Progress:
         self, spark: SparkSession | None, console: Console | None = None, say: Callable[[str], object] = lambda _: None
     ) -> None:
         """`say` gets the lines for a reader without a terminal."""
-        self._tracker: Any = spark.sparkContext.statusTracker() if spark is not None else None
+        self._tracker: Any = None
         self._console, self._say = console or Console(file=sys.stderr), say
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[stages]}"))
         self._bars = Bars(*columns, TimeElapsedColumn(), console=self._console, transient=True)
         self._bar = self._bars.add_task("", total=None, stages="")
         self._left = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
+        if spark is not None:
+            self.watch(spark)
 
     def begin(self, label: str, done: int, total: int) -> None:
         """`done` of `total` parts are finished."""
@@ -47,7 +49,12 @@ class Progress:
 
     def watch(self, spark: SparkSession) -> None:
         """Show the stages of this session from now on."""
-        self._tracker = spark.sparkContext.statusTracker()
+        from veilcast.lab.spark.platform import follow_stages, is_remote  # Only a session pays for Spark's import.
+
+        if is_remote(spark):
+            follow_stages(spark, self.show)
+        else:
+            self._tracker = spark.sparkContext.statusTracker()
 
     def say(self, say: Callable[[str], object], lines: Iterable[str]) -> None:
         """Print lines that stay, above the bar."""

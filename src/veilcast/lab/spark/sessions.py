@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -26,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from veilcast.errors import SparkError, StorageError, UnreachableError
 from veilcast.lab.spark import code_archive, java
+from veilcast.lab.spark.connect import connect_session
 from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
 from veilcast.lab.spark.master import LOCAL, Master
 from veilcast.lab.spark.resources import Resources
@@ -44,13 +46,17 @@ def session(
     """
     master = Master.parse(url)
     address = master.local_address()
+    if master.is_remote:
+        with connect_session(master.url, options) as spark:
+            yield spark
+        return
     with _scratch("veilcast-spark-") as scratch:
         settings = choose_settings(master, address, Resources.of_machine(), scratch, options)
         for line in settings.overruled:
             say(line)
         # Spark replaces this handler with its own and does not restore it.
         handler = signal.getsignal(signal.SIGINT)
-        context = _start(master, settings.given, address)
+        context = _start(master, settings.given, address, options)
         try:
             if not master.is_local:
                 _ship(context, Path(scratch))
@@ -68,16 +74,30 @@ def session(
                 context.stop()
 
 
+def record_class_archive(url: str, work: Callable[[SparkSession], object]) -> Path:
+    """Do this work in a first session, and store the classes that its Java machine has loaded. Returns the archive's
+    path."""
+    archive = java.ClassArchive(java.find_java())
+    written = archive.prepare()
+    with session(url, SparkOptions(record_classes=str(written))) as spark:
+        work(spark)
+    _end_java()
+    archive.adopt(written)
+    return archive.path
+
+
 def start_java_machine(url: str, options: SparkOptions) -> None:
-    """Start the Java machine of the next session, unless there is one. Any thread may do that."""
+    """Start the Java machine of the next session, unless there is one, or a server has it. Any thread may do that."""
     if SparkContext._gateway is not None:
         return
     master = Master.parse(url)
+    if master.is_remote:
+        return
     address = master.local_address()
     with _scratch("veilcast-spark-") as scratch, _environment(master, address):
         settings = choose_settings(master, address, Resources.of_machine(), scratch, options).given
         if SparkContext._gateway is None:
-            _start_java(settings)
+            _start_java(settings, options)
 
 
 @contextlib.contextmanager
@@ -111,11 +131,11 @@ def _interruptible(context: SparkContext, handler: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-def _start(master: Master, settings: dict[str, str], address: str | None) -> SparkContext:
+def _start(master: Master, settings: dict[str, str], address: str | None, options: SparkOptions) -> SparkContext:
     """The context. Its Java machine serves all sessions of this process and ends with it."""
     with _environment(master, address):
         if SparkContext._gateway is None:
-            _start_java(settings)
+            _start_java(settings, options)
         given_up = threading.Event()
 
         def give_up() -> None:
@@ -127,7 +147,7 @@ def _start(master: Master, settings: dict[str, str], address: str | None) -> Spa
         try:
             if master.url.startswith("spark://"):
                 watchdog.start()
-            return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(settings.items())))
+            return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(_with_jars(settings).items())))
         except SPARK_ERRORS as error:
             if given_up.is_set():
                 hosts = ", ".join(f"{host}:{port}" for host, port in master.places)
@@ -137,10 +157,17 @@ def _start(master: Master, settings: dict[str, str], address: str | None) -> Spa
             watchdog.cancel()
 
 
-def _start_java(settings: dict[str, str]) -> None:
+def _with_jars(settings: dict[str, str]) -> dict[str, str]:
+    """The settings with the jars that Java has fetched for `spark.jars.packages` when it started."""
+    if "spark.jars.packages" not in settings or SparkContext._jvm is None:
+        return settings
+    jars = SparkContext._jvm.java.lang.System.getProperty("spark.jars")
+    return settings | ({"spark.jars": jars} if jars else {})
+
+
+def _start_java(settings: dict[str, str], options: SparkOptions) -> None:
     """Start the machine that Spark runs in; its output goes to a file. Secrets are left to the session: here the
     settings stand in a command, which other users of this machine can read."""
-    shown = SparkConf(loadDefaults=False).setAll([pair for pair in settings.items() if not is_secret(pair[0])])
     found = java.find_java()
     # Removed when this process ends; the Java machine ends too, when our end of its pipe closes.
     kept = _scratch("veilcast-java-")
@@ -149,7 +176,15 @@ def _start_java(settings: dict[str, str]) -> None:
     log = scratch / "spark.log"
     with _disk_errors_translated():
         os.environ["JAVA_HOME"] = str(found.home(scratch))
-    os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(scratch))
+    archive, record = java.ClassArchive(found), options.record_classes
+    local = settings.get("spark.master", "").startswith("local")
+    if local:
+        # Java takes the last of two options, so the user's are the last.
+        given = java.java_options(archive, Path(record) if record else None), settings.get(_JAVA_OPTIONS, "")
+        settings = settings | {_JAVA_OPTIONS: " ".join(filter(None, given))}
+    shown = SparkConf(loadDefaults=False).setAll([pair for pair in settings.items() if not is_secret(pair[0])])
+    folder = archive.settings_directory if local and (record or archive.exists) else scratch
+    os.environ["SPARK_CONF_DIR"] = os.environ.get("SPARK_CONF_DIR", str(folder))
     try:
         with log.open("wb") as output:
             gateway = launch_gateway(shown, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
@@ -185,6 +220,21 @@ def _kill_java() -> None:
         gateway.proc.kill()
         gateway.proc.wait()
         gateway.proc.stdin.close()
+
+
+def _end_java() -> None:
+    """Let the Java machine end by itself, and wait for it."""
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        try:
+            gateway.proc.wait(_END_S)
+        except subprocess.TimeoutExpired as error:
+            gateway.proc.kill()
+            gateway.proc.wait()
+            raise SparkError(f"the Java machine of Spark did not end within {_END_S:g} s") from error
 
 
 @contextlib.contextmanager
@@ -246,7 +296,10 @@ def _wait_for_executors(context: SparkContext) -> None:
     raise UnreachableError(f"no executor came within {_EXECUTORS_S:g} s: the workers have no memory or no core free")
 
 
-_REGISTER_S: Final = 30.0
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_END_S: Final = 600.0
+_REGISTER_S: Final = 90.0
+"""Until a master has let us in. Spark itself tries three times in a minute, and a busy machine begins late."""
 _EXECUTORS_S: Final = 60.0
 _POLL_S: Final = 0.1
 _QUIET_POLLS: Final = 10

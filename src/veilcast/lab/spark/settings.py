@@ -28,6 +28,8 @@ class SparkOptions(msgspec.Struct, frozen=True):
     """Whether Spark serves its web page."""
     event_log: str = ""
     """The directory or location for Spark's event log; empty: none is written."""
+    record_classes: str = ""
+    """The file to which the Java machine writes its classes at its end; empty: none is written."""
 
     @classmethod
     def parse(cls, conf: Iterable[str], *, ui: bool = False, event_log: str = "") -> Self:
@@ -131,7 +133,13 @@ def _defaults(master: Master, address: str | None, resources: Resources, scratch
     if address is not None:
         defaults |= {"spark.driver.host": address, "spark.driver.bindAddress": address}
     if master.is_local:
-        defaults |= {"spark.local.dir": scratch, "spark.executorEnv.PYTHONPATH": str(package_root().parent)}
+        defaults |= {
+            "spark.local.dir": scratch,
+            "spark.executorEnv.PYTHONPATH": str(package_root().parent),
+            "spark.python.daemon.module": "veilcast.lab.experiment.worker_daemon",
+            # Arrow's allocator starts a thread otherwise, and a parent of workers must have one alone.
+            "spark.executorEnv.JE_ARROW_MALLOC_CONF": "background_thread:false",
+        }
     return defaults
 
 

@@ -47,7 +47,7 @@ def name_topics(insiders: AnyTable, tokens: AnyTable | None) -> AnyTable:
     """The same rows with a column `topic`, of those tokens that the coalition knows; without `tokens` all rows are
     about one topic without a name."""
     if tokens is None:
-        return engine_of(insiders).query("SELECT *, '' AS topic FROM {insiders}", insiders=insiders)
+        return engine_of(insiders).view("SELECT *, '' AS topic FROM {insiders}", insiders=insiders)
     return engine_of(insiders).query(_NAMED, insiders=insiders, tokens=tokens)
 
 
@@ -63,7 +63,7 @@ def select_observers(insiders: AnyTable) -> AnyTable:
 
 def select_honest_peers(insiders: AnyTable, observers: AnyTable) -> AnyTable:
     """The rows whose peer is not in the coalition."""
-    return engine_of(insiders).query(_HONEST, insiders=insiders, observers=observers)
+    return engine_of(insiders).view(_HONEST, insiders=insiders, observers=observers)
 
 
 def aggregate_sights(honest: AnyTable) -> AnyTable:
@@ -114,9 +114,9 @@ def select_tables(named: AnyTable, tables: Mapping[str, AnyTable], needs: Set[st
     """The tables that `needs` asks for. `named` are rows of `insiders` with a column `topic`; without `roots` among
     `tables` it is not public where floods begin."""
     roots, observers = tables.get("roots"), select_observers(tables["insiders"])
-    yield RunTable(_LINKS, tables["topology"], {"u": "u", "v": "v"})
-    yield RunTable(_PRESENCE, tables["presence"], {"at": "epoch", "u": "node"})
-    yield RunTable(_COALITION, observers, {"u": "node"})
+    yield RunTable(LINKS, tables["topology"], {"u": "u", "v": "v"})
+    yield RunTable(PRESENCE, tables["presence"], {"at": "epoch", "u": "node"})
+    yield RunTable(COALITION, observers, {"u": "node"})
     if "facts" in tables:
         yield RunTable(_FACTS, tables["facts"], {"word": "name", "share": "value"})
     if ORIGINS in needs and roots is None:
@@ -127,8 +127,8 @@ def select_tables(named: AnyTable, tables: Mapping[str, AnyTable], needs: Set[st
     of_node = {"at": "epoch", "word": "topic", "u": "node"}
     if SIGHTS in needs:
         yield RunTable(SIGHTS, aggregate_sights(honest), on_link | {"number": "sight", "share": "cast(t_us as double)"})
-        yield RunTable(_NAMES, select_handed_names(named), on_link | {"w": "about"})
-        yield RunTable(_BEGAN, first_times(named), {"at": "epoch", "word": "topic", "number": "t_us"})
+        yield RunTable(NAMES, select_handed_names(named), on_link | {"w": "about"})
+        yield RunTable(BEGAN, first_times(named), {"at": "epoch", "word": "topic", "number": "t_us"})
     if ADVERTS in needs:
         yield RunTable(ADVERTS, select_first_adverts(honest), of_node | {"u": "peer", "value": "message"})
     if CHAINS in needs:
@@ -161,7 +161,7 @@ def find_topics(run: GroupedRun) -> list[str]:
 
 def mark_heard_topics(run: GroupedRun, topics: list[str]) -> NDArray[np.bool_]:
     """Epochs x topics: whether the coalition heard of the topic."""
-    epochs, began = _epochs(run), run.table(_BEGAN)
+    epochs, began = find_epochs(run), run.table(BEGAN)
     mask = np.zeros((len(epochs), len(topics)), np.bool_)
     places = pc.index_in(began["word"], pa.array(topics, pa.string())).to_numpy()
     mask[np.searchsorted(epochs, began["at"].to_numpy()), places] = True
@@ -170,9 +170,9 @@ def mark_heard_topics(run: GroupedRun, topics: list[str]) -> NDArray[np.bool_]:
 
 def build_coalition(run: GroupedRun, topic: str, known: PublicKnowledge | None = None) -> CoalitionObservations:
     """The arrays of one topic. Answers to adverts are timed if the time of a hop is among the facts."""
-    links, there, ours = run.table(_LINKS), run.table(_PRESENCE), run.table(_COALITION)
+    links, there, ours = run.table(LINKS), run.table(PRESENCE), run.table(COALITION)
     adverts, chains, stems, notes = (run.table(kind, topic) for kind in (ADVERTS, CHAINS, STEMS, NOTES))
-    nodes, epochs = len(run.names), _epochs(run)
+    nodes, epochs = len(run.names), find_epochs(run)
     graph = from_edges(nodes, run.node_numbers(links["u"]), run.node_numbers(links["v"]))
     enemy, present = np.zeros(nodes, np.bool_), np.zeros((len(epochs), nodes), np.bool_)
     enemy[run.node_numbers(ours["u"])] = True
@@ -200,9 +200,9 @@ def build_coalition(run: GroupedRun, topic: str, known: PublicKnowledge | None =
     return CoalitionObservations(graph, enemy, seen, passed, heard, held, read, known or PublicKnowledge())
 
 
-def _epochs(run: GroupedRun) -> NDArray[np.int64]:
+def find_epochs(run: GroupedRun) -> NDArray[np.int64]:
     """All epochs in which a node was present or a message was heard: meshes form before their epoch begins."""
-    kinds = (_PRESENCE, *_OF_TOPICS)
+    kinds = (PRESENCE, *_OF_TOPICS)
     return np.asarray(np.unique(np.concatenate([run.table(kind)["at"].to_numpy() for kind in kinds])), np.int64)
 
 
@@ -223,8 +223,11 @@ def _observe_links(
     seen = np.where(present[:, peer], SILENT, AWAY).astype(np.int8)
     delay = np.full(seen.shape, -1, np.int16)
 
-    sights, names, began = run.table(SIGHTS, topic), run.table(_NAMES, topic), run.table(_BEGAN, topic)
-    pairs, wanted = _pairs(observer, peer), _pairs(run.node_numbers(sights["u"]), run.node_numbers(sights["v"]))
+    sights, names, began = run.table(SIGHTS, topic), run.table(NAMES, topic), run.table(BEGAN, topic)
+    pairs, wanted = (
+        pair_numbers(observer, peer),
+        pair_numbers(run.node_numbers(sights["u"]), run.node_numbers(sights["v"])),
+    )
     link = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
     # A peer that is no neighbour by the topology, as after a swap of places, says nothing about paths.
     known = np.flatnonzero(pairs[link] == wanted) if len(pairs) else np.empty(0, np.int64)
@@ -244,7 +247,8 @@ def _observe_links(
     return LinkObservations(observer, peer, origin, present, seen, delay, handed)
 
 
-def _pairs(observer: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.int64]:
+def pair_numbers(observer: NDArray[np.int32], peer: NDArray[np.int32]) -> NDArray[np.int64]:
+    """A number for each pair; pairs in order have numbers in order."""
     return (observer.astype(np.int64) << 32) | peer
 
 
@@ -260,12 +264,12 @@ ORIGINS: Final = "origins"
 SIGHTS: Final = "sights"
 STEMS: Final = "stems"
 PARTS: Final = (ADVERTS, CHAINS, NOTES, ORIGINS, SIGHTS, STEMS)
-_LINKS: Final = "links"
-_PRESENCE: Final = "there"
-_COALITION: Final = "ours"
-_NAMES: Final = "names"
-_BEGAN: Final = "began"
-_OF_TOPICS: Final = (ADVERTS, CHAINS, NOTES, SIGHTS, STEMS, _NAMES, _BEGAN)
+LINKS: Final = "links"
+PRESENCE: Final = "there"
+COALITION: Final = "ours"
+NAMES: Final = "names"
+BEGAN: Final = "began"
+_OF_TOPICS: Final = (ADVERTS, CHAINS, NOTES, SIGHTS, STEMS, NAMES, BEGAN)
 _FACTS: Final = "facts"
 _KNOWN: Final = ("acting", "kept", "onward", "departures", "hold", "relay_epochs", "waits")
 """Facts that are fields of `PublicKnowledge`."""

@@ -28,7 +28,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln
 
 from veilcast.lab.attack.insider.group_tests import origin_distances
@@ -79,6 +78,8 @@ def naming_likelihoods(asked: Floats, exposure: Floats, popularity: Floats) -> F
 
 def assign_best(likelihood: Floats) -> NDArray[np.int64]:
     """Its column in the assignment with the largest sum, by row; -1 for rows that get none."""
+    from scipy.optimize import linear_sum_assignment
+
     rows, columns = linear_sum_assignment(likelihood, maximize=True)
     topics = np.full(likelihood.shape[0], -1)
     topics[rows] = columns

@@ -36,7 +36,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from veilcast.lab.models.tree_entries import TreeEntries
 
@@ -179,6 +178,8 @@ def score_likelihood(entries: TreeEntries, nodes: int, insiders: int, branching:
 
     Of a node with c children, the coalition's children are a draw of c from all other nodes.
     """
+    from scipy.stats import hypergeom
+
     refreshes, which = np.unique(entries.refresh, return_inverse=True)
     seen = np.zeros((refreshes.size, nodes), np.int64)
     np.add.at(seen, (which, entries.parent), 1)

@@ -121,11 +121,11 @@ def score_cadence_binned(seen: CaptureObservations, role: str) -> Scores:
 
 
 def score_followers(seen: CaptureObservations) -> Scores:
-    return seen.correlated.follows
+    return np.zeros(seen.nodes) if seen.correlated is None else seen.correlated.follows
 
 
 def score_leaders(seen: CaptureObservations) -> Scores:
-    return seen.correlated.leads
+    return np.zeros(seen.nodes) if seen.correlated is None else seen.correlated.leads
 
 
 def mark_members(seen: EpochObservations) -> Scores:

@@ -23,8 +23,10 @@ from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.attack.classifiers import ClassifierPair
 from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values, make_guesses, union_tables
+from veilcast.lab.attack.observer import flow_job
 from veilcast.lab.attack.observer.cadence import GapCounts, LinkWindows
-from veilcast.lab.attack.observer.observations import ActivityRounds, ByteVolumes, CaptureObservations
+from veilcast.lab.attack.observer.flow_correlation import FlowScores
+from veilcast.lab.attack.observer.observations import ActivityRounds, CaptureObservations
 from veilcast.lab.attack.observer.reduced_cells import WINDOW_SUMS, ReducedCells
 from veilcast.lab.attack.registry import (
     ACTIVITY,
@@ -38,7 +40,7 @@ from veilcast.lab.attack.registry import (
     Attacker,
     attackers_on,
 )
-from veilcast.lab.attack.table_engine import AnyTable, Table, engine_of
+from veilcast.lab.attack.table_engine import AnyTable, LocalTable, Table, engine_of
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.tables import GuessRow
 
@@ -93,7 +95,7 @@ def guess_from_reduced(
     """The guesses about every run, and about every part of a run: part N of run R has the name `part_name(R, N)`."""
     engine = engine_of(observed["cells"])
     # On Spark, attackers that read other parts of a run work in other tasks. In this process they share what they read.
-    shares = [chosen] if isinstance(observed["cells"], pa.Table) else split_by_needs(chosen)
+    shares = [chosen] if isinstance(observed["cells"], LocalTable) else split_by_needs(chosen)
 
     def guess(share: Sequence[Attacker[CaptureObservations]]) -> Table:
         def of_run(rows: pa.Table) -> pa.Table:
@@ -144,7 +146,7 @@ def observe_run(run: GroupedRun, trained: Trained) -> ObservedRun:
     notes = notes.sort_by([("at", "ascending"), ("u", "ascending"), ("v", "ascending")])
     notes = notes.take(np.repeat(np.arange(len(notes)), notes["share"].to_numpy().astype(np.int64)))
     topics = distinct_values([published["word"]])
-    heartbeat_us, round_us = (facts[name][0].as_py() for name in ("at", "number"))
+    round_us = facts["number"][0].as_py()
     seen = CaptureObservations(
         graph=from_edges(len(run.names), run.node_numbers(links["u"]), run.node_numbers(links["v"])),
         present=present,
@@ -156,7 +158,7 @@ def observe_run(run: GroupedRun, trained: Trained) -> ObservedRun:
         published=published["at"].to_numpy(),
         topic=np.asarray(pc.index_in(published["word"], topics).to_numpy(), np.int64),
         gaps=_gap_counts(run),
-        volumes=_volumes(run, heartbeat_us),
+        correlated=_flow_scores(run),
         rate=facts["share"][0].as_py(),
         covers=run.table(_BEGINS)["share"][0].as_py(),
         begins_us=run.table(_BEGINS)["at"][0].as_py(),
@@ -198,25 +200,38 @@ def _select_tables(reduced: ReducedCells, observed: Mapping[str, Any], needs: Co
     if CADENCE in needs:
         columns = {"at": "gap", "u": "src", "v": "dst", "number": "size", "share": "cast(cells as double)"}
         found.append((CADENCE, reduced.gaps, columns))
-    if VOLUMES in needs:
-        columns = {"at": "bin", "u": "node", "number": "arriving", "share": "cast(bytes as double)"}
-        found.append((VOLUMES, reduced.volumes, columns))
     if WINDOWS in needs:
         columns = {"at": "window_us", "u": "src", "v": "dst", "word": "feature", "share": "value"}
         found.append((WINDOWS, reduced.windows, columns))
     if "published" in observed:
         found.append((_PUBLISHED, in_every_part(observed["published"]), {"at": "t_us", "word": "topic"}))
-    if not reduced.has_parts:
-        return [RunTable(*each) for each in found]
-    # The whole record is all rows under the run's name; each part is its own rows under the part's name.
+    selected = [RunTable(*each) for each in found]
+    if reduced.has_parts:
+        selected = [
+            RunTable(kind, _spread_parts(table, columns), {name: f"{name}_" for name in columns})
+            for kind, table, columns in selected
+        ]
+    if VOLUMES in needs:
+        # Correlating a record is too much for one task.
+        counted = [reduced.volumes, in_every_part(reduced.nodes), reduced.runs]
+        if reduced.has_parts:
+            counted = [
+                _spread_parts(table, {name: name for name in columns}, "")
+                for table, columns in zip(counted, _COUNTED, strict=True)
+            ]
+        scores = flow_job.score_volumes(*counted)
+        selected.append(RunTable(VOLUMES, scores, {"u": "node", "number": "leads", "share": "score"}))
+    return selected
+
+
+def _spread_parts(table: AnyTable, columns: Mapping[str, str], mark: str = "_") -> AnyTable:
+    """The whole record is all rows under the run's name; each part is its own rows under the part's name. Names of
+    columns get a mark."""
     name = f"concat(run, '{_PART}', cast(part as string))"
-    spread = []
-    for kind, table, columns in found:
-        rest = ", ".join(f"{expression} AS {column}_" for column, expression in columns.items())
-        whole, part = (f"SELECT {of} AS run, {rest} FROM {{table}}" for of in ("run", name))  # noqa: S608
-        rows = f"{whole} UNION ALL {part} WHERE part IS NOT NULL"
-        spread.append(RunTable(kind, engine.query(rows, table=table), {column: f"{column}_" for column in columns}))
-    return spread
+    rest = ", ".join(f"{expression} AS {column}{mark}" for column, expression in columns.items())
+    whole, part = (f"SELECT {of} AS run, {rest} FROM {{table}}" for of in ("run", name))  # noqa: S608
+    rows: AnyTable = engine_of(table).query(f"{whole} UNION ALL {part} WHERE part IS NOT NULL", table=table)
+    return rows
 
 
 def _guess_run(observed: ObservedRun, chosen: Sequence[Attacker[CaptureObservations]]) -> pa.Table:
@@ -245,10 +260,11 @@ def _gap_counts(run: GroupedRun) -> GapCounts:
     return GapCounts(run.node_numbers(counted["u"]), run.node_numbers(counted["v"]), gap, size, cells.astype(np.int64))
 
 
-def _volumes(run: GroupedRun, heartbeat_us: int) -> ByteVolumes | None:
-    counted = run.table(VOLUMES)
-    at, arriving, size = (counted[name].to_numpy() for name in ("at", "number", "share"))
-    return ByteVolumes.from_rows(at // heartbeat_us, run.node_numbers(counted["u"]), arriving, size, len(run.names))
+def _flow_scores(run: GroupedRun) -> FlowScores | None:
+    rows = run.table(VOLUMES)
+    found = np.zeros((2, len(run.names)))
+    found[rows["number"].to_numpy(), run.node_numbers(rows["u"])] = rows["share"].to_numpy()
+    return FlowScores(*found) if len(rows) else None
 
 
 def _windows(run: GroupedRun) -> LinkWindows:
@@ -267,6 +283,8 @@ def _windows(run: GroupedRun) -> LinkWindows:
     )
 
 
+_COUNTED: Final = (("bin", "node", "arriving", "bytes"), ("node",), ("heartbeat_us",))
+"""What flow correlation takes of volumes, of nodes and of runs."""
 _ROUNDS: Final = {"at": "round", "u": "node", "share": "cast(bytes as double)"}
 _FACTS: Final = "facts"
 _BEGINS: Final = "begins"

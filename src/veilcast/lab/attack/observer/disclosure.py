@@ -26,7 +26,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import nnls
 
 from veilcast.errors import ConfigError
 
@@ -56,6 +55,8 @@ def solve_weights(seen: RoundMoments) -> NDArray[np.float64]:
 
     A topic that was equally busy in all rounds gets 0: there is nothing to compare.
     """
+    from scipy.optimize import nnls
+
     # With within = R'R, |causes w - y|^2 is |R w - R'^-1 across|^2 and a constant. Topics that were never told
     # apart would leave R singular; the small ridge shares their effect among them.
     ridge = 1e-9 * np.trace(seen.within) * np.eye(len(seen.within))

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 from veilcast.errors import ConfigError
 from veilcast.lab.attack.classifiers import ClassifierPair
 from veilcast.lab.attack.hops import distances_from, hop_distances
-from veilcast.lab.attack.observer import cadence, closure, flow_correlation, leaf_rule, publication_waves
+from veilcast.lab.attack.observer import cadence, closure, leaf_rule, publication_waves
 from veilcast.lab.attack.observer.cadence import GapCounts, LinkWindows
 from veilcast.lab.attack.observer.disclosure import RoundMoments, sum_moments
+from veilcast.lab.attack.observer.flow_correlation import FlowScores
 from veilcast.lab.models.graph import Graph
 
 Nodes = NDArray[np.int32]
@@ -169,32 +170,6 @@ class ActivityRounds(NamedTuple):
     """Rounds x nodes: bytes that each node received."""
 
 
-class ByteVolumes(NamedTuple):
-    """Bytes in short bins of time, `BINS_PER_HEARTBEAT` to a heartbeat: nodes x bins."""
-
-    leaving: Scores
-    arriving: Scores
-
-    @classmethod
-    def from_rows(
-        cls,
-        number: NDArray[np.int64],
-        node: Nodes,
-        arriving: NDArray[np.int64],
-        size: NDArray[np.int64] | Scores,
-        nodes: int,
-    ) -> Self | None:
-        """Count bytes that come in any order: their bin, their node, and 1 where they arrived. None without any bytes,
-        or more nodes than can be compared. Only the beginning of a record that is too long is counted."""
-        if not len(number) or nodes > NODES_MAX:
-            return None
-        first = int(number.min())
-        bins = min(int(number.max()) - first + 1, BINS_MAX // nodes)
-        kept = number < first + bins
-        place = (arriving[kept] * nodes + node[kept]) * bins + number[kept] - first
-        return cls(*np.bincount(place, size[kept], 2 * nodes * bins).astype(np.float64).reshape(2, nodes, bins))
-
-
 @dataclass(frozen=True, eq=False)
 class CaptureObservations(WireObservations):
     graph: Graph
@@ -213,8 +188,8 @@ class CaptureObservations(WireObservations):
     """Topic of each of these publications."""
     gaps: GapCounts
     """Gaps of all cells."""
-    volumes: ByteVolumes | None = None
-    """None if volumes were not counted."""
+    correlated: FlowScores | None = None
+    """The correlation of volumes; None if they were not counted, or cannot be compared."""
     rate: float = 0.1
     covers: float = 0.0
     begins_us: int = 0
@@ -274,15 +249,6 @@ class CaptureObservations(WireObservations):
     @property
     def moments(self) -> RoundMoments | None:
         return sum_moments(self.busy.astype(np.float64), self.activity) if len(self.busy) else None
-
-    @cached_property
-    def correlated(self) -> flow_correlation.FlowScores:
-        if self.volumes is None:
-            return flow_correlation.FlowScores(np.zeros(self.nodes), np.zeros(self.nodes))
-        leaving, arriving = (
-            flow_correlation.remove_rhythm(values, flow_correlation.BINS_PER_HEARTBEAT) for values in self.volumes
-        )
-        return flow_correlation.score_flows(leaving, arriving, flow_correlation.LAGS_MAX)
 
     @cached_property
     def meshes(self) -> list[ObservedMesh]:
@@ -459,9 +425,3 @@ def _split_histories(meshes: Sequence[ObservedMesh], growing: bool) -> list[Mesh
         )
         for those in found
     ]
-
-
-NODES_MAX: Final = 4_096
-"""Largest number of nodes whose volumes are compared, all with all: some numbers of 8 bytes for each pair."""
-BINS_MAX: Final = 1 << 25
-"""Largest number of bins over all nodes, in each direction: a quarter of a gigabyte, a few times."""

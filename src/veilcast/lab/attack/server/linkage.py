@@ -18,7 +18,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
 
 from veilcast.lab.attack.insider.token_inference import jaccard_similarity
@@ -48,6 +47,8 @@ def compare_filters(before: Mask, after: Mask) -> Floats:
 
 def match_filters(before: Mask, after: Mask) -> tuple[Numbers, Numbers]:
     """Old and new filters that are taken for one user's, each in one pair at most, as many pairs as possible."""
+    from scipy.optimize import linear_sum_assignment
+
     old, new = linear_sum_assignment(compare_filters(before, after), maximize=True)
     return np.asarray(old, np.int64), np.asarray(new, np.int64)
 

@@ -14,16 +14,16 @@ table is one without rows, and an attacker that needs it is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from veilcast.errors import ConfigError, LocalError
+from veilcast.errors import ConfigError
 from veilcast.lab import tables
-from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values, union_tables
+from veilcast.lab.attack.grouped_tables import GroupedRun, RunTable, distinct_values, name_scores, union_tables
 from veilcast.lab.attack.registry import Attacker, applies, attackers_on, find_needs
 from veilcast.lab.attack.server import attackers as relay
 from veilcast.lab.attack.server.observations import (
@@ -91,7 +91,8 @@ def _guess_run(run: GroupedRun, chosen: Sequence[Attacker[ServerObservations]], 
         so_far = whole.first_epochs(number)
         for each in chosen:
             rows, columns = observed.names_of(each.role, so_far)
-            parts.append(_name_scores(run.run, each, number, each.score(so_far), rows(), columns()))
+            scores = each.score(so_far)
+            parts.append(name_scores(run.run, each.name, each.role, number, 1, scores, rows(), columns()))
     return pa.concat_tables(parts)
 
 
@@ -242,26 +243,6 @@ class _RunTables:
                     kept = these & (user >= 0)
                     found[row[kept], user[kept]] = records[kept]
         return ClientWires(window, starts, publishing, ends, *counted)
-
-
-def _name_scores(
-    run: str, attacker: Attacker[Any], epochs: int, scores: Floats, rows: pa.Array, columns: pa.Array
-) -> pa.Table:
-    """Guesses for scores that are not 0; if all are 0, one that says so."""
-    schema = tables.arrow_schema(GuessRow)
-    if not scores.size:
-        return schema.empty_table()
-    if scores.shape != (len(rows), len(columns)):
-        wanted = (len(rows), len(columns))
-        raise LocalError(f"attacker {attacker.name}: its scores have shape {scores.shape}, and {wanted} were asked for")
-    row, column = np.nonzero(scores)
-    if not row.size:
-        row = column = np.zeros(1, np.int64)
-    fixed = {"run": run, "attack": attacker.name, "epochs": epochs, "coalition": 1, "role": attacker.role}
-    given = {name: pa.repeat(pa.scalar(value, schema.field(name).type), row.size) for name, value in fixed.items()}
-    given |= {"topic": rows.take(pa.array(row)), "node": columns.take(pa.array(column))}
-    given["score"] = pa.array(scores[row, column], pa.float64())
-    return pa.table([given[name] for name in schema.names], schema=schema)
 
 
 def _numbers(column: pa.ChunkedArray, names: pa.Array) -> NDArray[np.int64]:

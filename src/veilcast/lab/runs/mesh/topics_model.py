@@ -10,93 +10,152 @@ epoch. Where the data tell which topics have the same readers, unchanging tokens
 P2's third definition asks which topic a reader reads. A holder of every key knows tokens by name, and has the result of
 group testing for each ("group-testing"). An insider without keys has the same result under the names that it guessed
 ("token-frequency").
+
+The run writes tables, in which tokens change with every epoch, and the attackers of the registry guess from them
+(`attack.insider.token_job`). The table `lasting_tokens` has the papers' tokens, for attackers on these alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
-from veilcast.lab.attack.insider import token_inference
-from veilcast.lab.attack.insider.group_tests import build_group_tests, infer_beliefs
-from veilcast.lab.attack.insider.token_inference import (
-    assign_best,
-    count_pairs,
-    count_requests,
-    naming_likelihoods,
-    refine_naming,
-)
+from veilcast.lab import tables
+from veilcast.lab.attack.insider.token_attackers import FOLLOWED, IN_FIRST, IN_LAST, LINKED, NEXT
+from veilcast.lab.attack.insider.token_job import guess_from_tokens
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.experiment.mesh_params import MeshTopics
 from veilcast.lab.experiment.params import Measure
+from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
 from veilcast.lab.measure import definitions, ranking
 from veilcast.lab.models import topic_mix
+from veilcast.lab.models.coalition_view import insiders_table, write_insiders
 from veilcast.lab.models.epochs import MeshPolicy
 from veilcast.lab.models.rng import stream
 from veilcast.lab.models.topic_mix import TokenObservations, TopicMix
 from veilcast.lab.runs.mesh.epoch_setup import make_base_policy
+from veilcast.lab.runs.mesh.epoch_tables import EPOCH_US, HOP_US, RUN, node_names
 from veilcast.lab.runs.mesh.overlay_setup import draw_overlay, read_overlay
 
 Floats = NDArray[np.float64]
-Names = NDArray[np.int64]
+Numbers = NDArray[np.int64]
 
 
-def run(params: MeshTopics, seed: int, data: Path | None = None) -> list[Measure]:
+def run(
+    params: MeshTopics, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER
+) -> list[Measure]:
     # A hardened mesh keeps its root. With origin = "fresh" it does not, to measure what that would change.
     way = make_base_policy(msgspec.structs.replace(params, origin="kept"))
     if params.origin == "fresh":
         way = replace(way, origin="fresh")
     town, popularity, together = _settle_topics(params, seed, data)
-    # Readers ask, and covers: a share kappa of the other nodes.
-    asks = popularity + way.kappa * (1 - popularity)
     traces = topic_mix.observe_tokens(town, way, int(params.steps[-1]))
-    shown = _shown(town, traces, seed)
+    tokens = TopicTables(town, way, traces, seed)
+    observed, truth = tokens.observe(popularity, together), tokens.tabulate_truth()
+    guesses = attack_tables(observed, params, (), data)
+    record_tables(recorder, observed | {"truth": truth, "guesses": guesses})
+    return measure_guesses(guesses, truth, params, (), seed)
+
+
+def attack_tables(
+    observed: Mapping[str, AnyTable], params: MeshTopics, names: Collection[str], _: Path | None
+) -> AnyTable:
+    """The guesses of these attackers, or of all."""
+    return guess_from_tokens(observed, names or None, [int(step) for step in params.steps])
+
+
+def measure_guesses(
+    guesses: pa.Table, truth: pa.Table, params: MeshTopics, names: Collection[str], seed: int
+) -> list[Measure]:
+    """The measures of these attackers, or of all."""
+    known = _TokenTruth(truth)
     return [
         Measure(attack, metric, step, value)
+        for attack in pc.unique(guesses["attack"]).sort().to_pylist()
+        if not names or attack in names
         for step in params.steps
-        for attack, found in (
-            *_measure_naming(shown, town, asks, int(step)),
-            *_measure_pairs(shown, town, traces, asks, together, int(step)),
-            *_measure_links(shown, int(step)),
-            *_interests(shown, town, traces, way, popularity, asks, int(step)),
-        )
-        for metric, value in found.items()
+        for metric, value in known.measure(guesses.filter(pc.equal(guesses["attack"], attack)), int(step)).items()
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class _Shown:
-    """The input of attackers for E epochs, token by token, in an order drawn for each epoch; and that order."""
+class _TokenTruth:
+    """The topics of tokens, and their readers."""
 
-    topic: Names
-    """E x tokens: the topic of each token. The truth."""
-    asked: Floats
-    """E x tokens: number of neighbours that asked for it."""
-    chances: Floats
-    """E x tokens: number of neighbours that could have asked."""
-    noticed: NDArray[np.bool_]
-    """E x tokens x links."""
-    notes: Floats
-    origin: NDArray[np.int32]
-    nodes: int
+    def __init__(self, truth: pa.Table) -> None:
+        rows = {role: truth.filter(pc.equal(truth["role"], role)) for role in ("token", "subscriber", "member")}
+        self._topic = dict(zip(rows["token"]["node"].to_pylist(), rows["token"]["topic"].to_pylist(), strict=True))
+        self._topics = pc.unique(rows["token"]["topic"]).sort()
+        self._users = pc.unique(rows["member"]["node"]).sort()
+        self._reads = np.zeros((len(self._topics), len(self._users)), np.bool_)
+        self._reads[self._places(rows["subscriber"], self._topics, self._users)] = True
 
-    def similar(self, epoch: int, *, links_alone: bool) -> Floats:
-        """Similarity: tokens of the previous epoch x tokens of this one."""
-        found = token_inference.compare_links(self.noticed[epoch - 1], self.noticed[epoch])
-        if not links_alone:
-            found = found + token_inference.compare_counts(self.notes[epoch - 1], self.notes[epoch])
-            found = found + token_inference.compare_origins(self.origin[epoch - 1], self.origin[epoch], self.nodes)
+    def measure(self, guesses: pa.Table, step: int) -> dict[str, float]:
+        roles = pc.unique(guesses["role"]).to_pylist()
+        own = {role: guesses.filter(pc.equal(guesses["role"], role)) for role in roles}
+        now = {role: rows.filter(pc.equal(rows["epochs"], step)) for role, rows in own.items()}
+        found: dict[str, float] = {}
+        for role in (IN_FIRST, IN_LAST):
+            if role in now:
+                found |= self._measure_names(now[role])
+        if step > 1 and NEXT in own:
+            found |= self._measure_links(own[NEXT], own[LINKED], step)
+        if step > 1 and FOLLOWED in now:
+            right = [self._topic[old] == self._topic[new] for old, new in self._pairs(now[FOLLOWED])]
+            found["followed"] = sum(right) / len(self._topics)
+        if "subscriber" in now:
+            found |= self._measure_readers(now["subscriber"])
         return found
 
-    def is_same(self, epoch: int) -> NDArray[np.bool_]:
-        same: NDArray[np.bool_] = self.topic[epoch - 1][:, None] == self.topic[epoch]
-        return same
+    def _measure_names(self, rows: pa.Table) -> dict[str, float]:
+        """The share of tokens that are named rightly, and of subscriptions to their topics."""
+        readers = self._reads.sum(axis=1)
+        right = [self._topics.index(topic).as_py() for topic, token in self._pairs(rows) if self._topic[token] == topic]
+        return {
+            "named": len(right) / len(self._topics),
+            "named_readers": float(readers[right].sum() / readers.sum()),
+            "base": 1 / len(self._topics),
+        }
+
+    def _measure_links(self, scored: pa.Table, linked: pa.Table, step: int) -> dict[str, float]:
+        """How well tokens are found again in the next epoch, on average."""
+        aucs, shares = [], []
+        for epochs in range(2, step + 1):
+            rows, links = (each.filter(pc.equal(each["epochs"], epochs)) for each in (scored, linked))
+            old, new = (pc.unique(rows[name]).sort() for name in ("topic", "node"))
+            similar = np.zeros((len(old), len(new)))
+            similar[self._places(rows, old, new)] = rows["score"].to_numpy()
+            topics = [np.array([self._topic[token] for token in names.to_pylist()]) for names in (old, new)]
+            same = topics[0][:, None] == topics[1]
+            aucs.append(ranking.auc(similar.reshape(-1), same.reshape(-1)))
+            shares.append(np.mean([self._topic[one] == self._topic[other] for one, other in self._pairs(links)]))
+        return {"auc": float(np.mean(aucs)), "linked": float(np.mean(shares)), "base": 1 / len(self._topics)}
+
+    def _measure_readers(self, rows: pa.Table) -> dict[str, float]:
+        """P2's third definition."""
+        scores = np.zeros(self._reads.shape)
+        scores[self._places(rows, self._topics, self._users)] = rows["score"].to_numpy()
+        found = definitions.measure_subscription(scores.T, self._reads.T)
+        return {
+            "subscription": found.probability,
+            "subscription_bound": found.bound,
+            "subscription_prior": found.prior,
+        }
+
+    def _pairs(self, rows: pa.Table) -> Iterator[tuple[str, str]]:
+        """The topics and nodes with a score."""
+        kept = rows.filter(pc.greater(rows["score"], 0))
+        return zip(kept["topic"].to_pylist(), kept["node"].to_pylist(), strict=True)
+
+    def _places(self, rows: pa.Table, topics: pa.Array, nodes: pa.Array) -> tuple[Numbers, Numbers]:
+        return pc.index_in(rows["topic"], topics).to_numpy(), pc.index_in(rows["node"], nodes).to_numpy()
 
 
 def _settle_topics(params: MeshTopics, seed: int, data: Path | None) -> tuple[TopicMix, Floats, Floats | None]:
@@ -117,135 +176,135 @@ def _settle_topics(params: MeshTopics, seed: int, data: Path | None) -> tuple[To
     return topic_mix.settle_topics(graph, readers, params.insiders, params.churn, _NOTES, seed), popularity, together
 
 
-def _shown(town: TopicMix, traces: TokenObservations, seed: int) -> _Shown:
-    graph = town.topics[0].graph
-    epochs, topics = traces.notes.shape
-    rng = np.random.default_rng(stream(seed, "tokens"))
-    topic = np.array([rng.permutation(topics) for _ in range(epochs)])
-    counted = np.array([count_requests(graph, view) for view in traces.views])
-    each = np.arange(epochs)[:, None]
-    return _Shown(
-        topic=topic,
-        asked=counted[:, 0].T[each, topic],
-        chances=counted[:, 1].T[each, topic],
-        noticed=traces.noticed[each, topic],
-        notes=traces.notes[each, topic].astype(np.float64),
-        origin=traces.origin[each, topic],
-        nodes=graph.nodes,
-    )
+class TopicTables:
+    """The tables of a run. Tokens are numbered in an order drawn for each epoch, so their bytes tell no topic."""
 
+    def __init__(self, town: TopicMix, way: MeshPolicy, traces: TokenObservations, seed: int) -> None:
+        self._town, self._way, self._traces = town, way, traces
+        self._graph, self._hostile = town.topics[0].graph, town.topics[0].insiders
+        self._names = node_names(self._graph.nodes)
+        self._nodes = pa.array(self._names)
+        epochs, topics = traces.notes.shape
+        rng = np.random.default_rng(stream(seed, "tokens"))
+        order = np.array([rng.permutation(topics) for _ in range(epochs)])
+        place = np.argsort(order, axis=1)
+        self._token = [[_bytes(epoch, int(each)) for each in row] for epoch, row in enumerate(place)]
+        """Epochs x topics."""
+        self._lasting = [_bytes(0, int(each)) for each in place[0]]
+        self._topics = tables.name_numbers("t", topics)
 
-def _measure_naming(shown: _Shown, town: TopicMix, asks: Floats, step: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """The share of tokens of the first epoch, or of the last one, that are named rightly."""
-    for attack, place in (
-        ("token-frequency", _kept(shown, step)),
-        ("token-frequency-once", None),
-        ("token-frequency-relinked", _follow(shown, step)),
-    ):
-        topic = shown.topic[0 if place is not None else step - 1]
-        yield attack, _right(town, _names(shown, asks, step, place), topic)
+    def observe(self, popularity: Floats, together: Floats | None) -> dict[str, pa.Table]:
+        """The tables that attackers read."""
+        u, v = (self._take(ends) for ends in self._graph.edges())
+        present = np.logical_and.reduce([view.present for view in self._traces.views])
+        epoch, node = np.nonzero(present)
+        facts = {"kept": float(self._way.parents == "kept"), "cover_share": self._way.kappa}
+        if self._way.timing == "seen":
+            facts["hop_us"] = float(HOP_US)
+        cells = [(epoch, token, topic) for epoch, row in enumerate(self._token) for topic, token in enumerate(row)]
+        epochs, tokens, topics = (list(column) for column in zip(*cells, strict=True))
+        names = self._topics.take(pa.array(topics))
+        origin = np.concatenate([[view.origin[at] for view in self._traces.views] for at in range(len(self._token))])
+        found = {
+            "topology": tables.from_columns("topology", run=RUN, epoch=0, u=u, v=v),
+            "presence": tables.from_columns("presence", run=RUN, epoch=epoch, node=self._take(node)),
+            "insiders": pa.concat_tables([self._heartbeats(), *map(self._see_topic, range(len(self._topics)))]),
+            "roots": tables.from_columns(
+                "roots",
+                run=RUN,
+                topic=[token.hex().upper() for token in tokens],
+                epoch=epochs,
+                node=self._take(origin),
+            ),
+            "facts": tables.from_columns("facts", run=RUN, name=[*facts], value=[*facts.values()]),
+            "popularity": tables.from_columns("popularity", run=RUN, topic=self._topics, share=popularity),
+            "tokens": tables.from_columns("tokens", run=RUN, epoch=epochs, token=tokens, topic=names),
+            "lasting_tokens": tables.from_columns(
+                "lasting_tokens",
+                run=RUN,
+                epoch=epochs,
+                token=tokens,
+                lasting=[self._lasting[topic] for topic in topics],
+            ),
+        }
+        if together is not None:
+            one, other = np.indices(together.shape).reshape(2, -1)
+            pairs = {"topic": self._topics.take(pa.array(one)), "other": self._topics.take(pa.array(other))}
+            found["pairs"] = tables.from_columns("pairs", run=RUN, **pairs, share=together.ravel())
+        return found
 
-
-def _measure_pairs(
-    shown: _Shown, town: TopicMix, traces: TokenObservations, asks: Floats, together: Floats | None, step: int
-) -> Iterator[tuple[str, dict[str, float]]]:
-    """The share of tokens that are named rightly by joint requests."""
-    if together is None:
-        return
-    topic = shown.topic[0]
-    both = count_pairs([traces.views[number].first_epochs(step) for number in topic], shown.nodes)
-    names = refine_naming(_likelihoods(shown, asks, step, _kept(shown, step)), both, together)
-    yield "token-frequency-pairs", _right(town, names, topic)
-
-
-def _right(town: TopicMix, names: Names, topic: Names) -> dict[str, float]:
-    readers, right = town.reads.sum(axis=0), names == topic
-    return {
-        "named": float(np.mean(right)),
-        "named_readers": float(readers[topic[right]].sum() / readers.sum()),
-        "base": 1 / len(topic),
-    }
-
-
-def _names(shown: _Shown, asks: Floats, step: int, place: Names | None) -> Names:
-    return assign_best(_likelihoods(shown, asks, step, place))
-
-
-def _likelihoods(shown: _Shown, asks: Floats, step: int, place: Names | None) -> Floats:
-    """Tokens x topics, where a share `asks` of the nodes asks for each topic: from the counts at these places in each
-    epoch up to the step, or from the last epoch alone."""
-    if place is None:
-        asked, chances = shown.asked[step - 1], shown.chances[step - 1]
-    else:
-        each = np.arange(step)[:, None]
-        asked, chances = shown.asked[each, place].sum(axis=0), shown.chances[each, place].sum(axis=0)
-    return naming_likelihoods(asked, chances, asks)
-
-
-def _kept(shown: _Shown, step: int) -> Names:
-    """Epochs x tokens of the first epoch: the place of each token, if tokens do not change."""
-    where = np.argsort(shown.topic[:step], axis=1)
-    return where[:, shown.topic[0]]
-
-
-def _follow(shown: _Shown, step: int) -> Names:
-    """The same by relinking."""
-    places = [np.arange(shown.topic.shape[1])]
-    for epoch in range(1, step):
-        places.append(assign_best(shown.similar(epoch, links_alone=False))[places[-1]])
-    return np.array(places)
-
-
-def _measure_links(shown: _Shown, step: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """How well tokens are found again in the next epoch, on average; and the share still followed at the step."""
-    if step == 1:
-        return
-    for attack, links_alone in (("relinking", False), ("relinking-links", True)):
-        aucs, shares = [], []
-        for epoch in range(1, step):
-            similar, same = shown.similar(epoch, links_alone=links_alone), shown.is_same(epoch)
-            aucs.append(ranking.auc(similar.reshape(-1), same.reshape(-1)))
-            shares.append(np.mean(same[np.arange(len(same)), assign_best(similar)]))
-        found = {"auc": float(np.mean(aucs)), "linked": float(np.mean(shares)), "base": 1 / shown.topic.shape[1]}
-        if not links_alone:
-            found["followed"] = float(np.mean(shown.topic[step - 1][_follow(shown, step)[-1]] == shown.topic[0]))
-        yield attack, found
-
-
-def _interests(
-    shown: _Shown,
-    town: TopicMix,
-    traces: TokenObservations,
-    way: MeshPolicy,
-    popularity: Floats,
-    asks: Floats,
-    step: int,
-) -> Iterator[tuple[str, dict[str, float]]]:
-    """P2's third definition: by topic, the probability that each user reads it, for a holder of all keys and for an
-    insider that guesses names."""
-    graph, honest = town.topics[0].graph, ~town.topics[0].insiders
-    evidence = np.stack(
-        [
-            infer_beliefs(
-                build_group_tests(graph, view.first_epochs(step), kept=way.parents == "kept"), graph.nodes, _PRIOR
-            )
-            - logit(_PRIOR)
-            for view in traces.views
-        ],
-        axis=1,
-    )
-    guessed = np.empty(len(popularity), np.int64)
-    guessed[_names(shown, asks, step, _kept(shown, step))] = shown.topic[0]
-    for attack, topics in (("group-testing", np.arange(len(popularity))), ("token-frequency", guessed)):
-        reads = expit(evidence[:, topics] + logit(asks)) * popularity / asks
-        found = definitions.measure_subscription(reads[honest], town.reads[honest])
-        yield (
-            attack,
-            {"subscription": found.probability, "subscription_bound": found.bound, "subscription_prior": found.prior},
+    def tabulate_truth(self) -> pa.Table:
+        """The topic of each token, the readers of each topic, and all honest nodes."""
+        until_us = len(self._token) * EPOCH_US
+        topic, reader = np.nonzero(self._town.reads.T)
+        parts = [
+            ("subscriber", self._topics.take(pa.array(topic)), self._take(reader), 0, until_us),
+            ("member", "", self._take(np.flatnonzero(~self._hostile)), 0, until_us),
+        ]
+        for epoch, row in enumerate(self._token):
+            hexed = pa.array([token.hex().upper() for token in row])
+            parts.append(("token", self._topics, hexed, epoch * EPOCH_US, (epoch + 1) * EPOCH_US))
+        return pa.concat_tables(
+            [
+                tables.from_columns(
+                    "truth", run=RUN, topic=topics, node=nodes, role=role, since_us=since_us, until_us=end_us
+                )
+                for role, topics, nodes, since_us, end_us in parts
+            ]
         )
+
+    def _see_topic(self, topic: int) -> pa.Table:
+        """What the coalition saw of one topic, under its tokens."""
+        view = self._traces.views[topic]
+        view = replace(view, delivered=np.maximum(self._traces.notes[:, topic], 0).astype(np.int32))
+        seen = write_insiders(view, RUN, self._names, b"", start_us=0, epoch_us=EPOCH_US, hop_us=HOP_US)
+        others = np.logical_and.reduce([each.present for each in self._traces.views])
+        epoch, node = np.nonzero(view.present & ~others)
+        every = np.arange(len(view.origin))
+        whole = pa.concat_tables(
+            [
+                self._rows(every, "in:Advert", [""] * every.size),
+                self._rows(epoch, "in:Present", self._take(node).to_pylist()),
+                seen,
+            ]
+        ).combine_chunks()
+        tokens = pa.array([row[topic] for row in self._token], pa.binary()).take(whole["epoch"])
+        place = whole.column_names.index("token")
+        return whole.set_column(place, whole.schema.field(place), tokens)
+
+    def _rows(self, epoch: Numbers, kind: str, about: list[str]) -> pa.Table:
+        """Rows of the first insider, at the beginning of epochs."""
+        ours = np.full(epoch.size, np.flatnonzero(self._hostile)[0])
+        return self._write(epoch, ours, kind, about)
+
+    def _heartbeats(self) -> pa.Table:
+        """Each insider notes its first heartbeat, so that the coalition knows its members."""
+        ours = np.flatnonzero(self._hostile)
+        return self._write(np.zeros(ours.size, np.int64), ours, "out:Heartbeat", "")
+
+    def _write(self, epoch: Numbers, observer: Numbers, kind: str, about: list[str] | str) -> pa.Table:
+        """Rows at the beginning of epochs, each with the first neighbour of its observer."""
+        return insiders_table(
+            RUN,
+            self._nodes,
+            b"",
+            start_us=0,
+            epoch_us=EPOCH_US,
+            epoch=epoch,
+            after_us=0,
+            observer=observer,
+            peer=self._graph.targets[self._graph.offsets[observer]],
+            kind=kind,
+            about=about,
+        )
+
+    def _take(self, nodes: NDArray[np.integer]) -> pa.Array:
+        return self._nodes.take(pa.array(nodes))
+
+
+def _bytes(epoch: int, place: int) -> bytes:
+    return epoch.to_bytes(4, "big") + place.to_bytes(4, "big")
 
 
 _NOTES: Final = 20.0
 """Mean number of notifications of a topic in an epoch."""
-_PRIOR: Final = 0.1
-"""The share of nodes that ask, as group testing assumes it before the topic is known."""

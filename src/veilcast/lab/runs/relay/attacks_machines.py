@@ -13,7 +13,7 @@ the server's attackers are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,6 +28,7 @@ from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ConfigError, TamperedError
 from veilcast.lab import tables
 from veilcast.lab.attack.server.server_job import PROXY_NAME, guess_from_server
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
 from veilcast.lab.experiment.relay_params import RelayAttacks
@@ -136,14 +137,37 @@ def run(
     population = _population(params, int(step))
     taps, reads = observe_run(population, seed)
     observed = tabulate(taps, reads)
-    guesses = guess_from_tap(observed)
+    guesses = attack_tables(observed, params, (), data)
+    assert isinstance(guesses, pa.Table)
     record_tables(recorder, {**observed, "guesses": guesses})
-    return [
-        Measure("dictionary", "named_readers", step, measure_named_subscriptions(guesses, observed["truth"])),
-        Measure("bodies", "linked", step, measure_linked_deliveries(guesses)),
-        Measure("proxy-frequency", "repeats", step, measure_repeated_subscriptions(guesses)),
-        Measure("", "delivered", step, float(sum(row.role == "proxy:deliver" for row in taps.rows))),
-    ]
+    delivered = float(sum(row.role == "proxy:deliver" for row in taps.rows))
+    found = measure_guesses(guesses, observed["truth"], params, (), seed)
+    return [*found, Measure("", "delivered", step, delivered)]
+
+
+def attack_tables(
+    observed: Mapping[str, AnyTable], _: RelayAttacks, names: Collection[str], _data: Path | None
+) -> AnyTable:
+    """The guesses of these attackers, or of the three, after each epoch: the server's dictionary is for the pseudonyms
+    of the last one."""
+    return guess_from_server(observed, names or _ATTACKS, range(1, _EPOCHS_MAX))
+
+
+def measure_guesses(
+    guesses: pa.Table, truth: pa.Table, params: RelayAttacks, names: Collection[str], seed: int
+) -> list[Measure]:
+    """The measures of these three attackers, as far as they have guessed."""
+    measures: dict[str, tuple[str, Callable[[pa.Table], float]]] = {
+        "dictionary": ("named_readers", lambda rows: measure_named_subscriptions(rows, truth)),
+        "bodies": ("linked", measure_linked_deliveries),
+        "proxy-frequency": ("repeats", measure_repeated_subscriptions),
+    }
+    found = []
+    for attack, (metric, measure) in measures.items():
+        own = guesses.filter(pc.equal(guesses["attack"], attack))
+        if len(own) and (not names or attack in names):
+            found.append(Measure(attack, metric, params.steps[-1], measure(own)))
+    return found
 
 
 def tabulate(taps: RelayTap, reads: Mapping[Address, Sequence[str]]) -> dict[str, pa.Table]:
@@ -162,12 +186,6 @@ def tabulate(taps: RelayTap, reads: Mapping[Address, Sequence[str]]) -> dict[str
         "words": tables.from_rows(WordRow, words),
         "truth": tables.from_rows(TruthRow, truth),
     }
-
-
-def guess_from_tap(observed: Mapping[str, pa.Table]) -> pa.Table:
-    """After each epoch: the server's dictionary is for the pseudonyms of the last one."""
-    epochs = pc.count_distinct(observed["server"]["epoch"]).as_py()
-    return guess_from_server(observed, ["dictionary", "bodies", "proxy-frequency"], range(1, epochs + 1))
 
 
 def observe_run(population: RelayPopulation, seed: int) -> tuple[RelayTap, dict[Address, tuple[str, ...]]]:
@@ -206,6 +224,9 @@ def _topic(interest: Conjunction) -> str:
     return next(each.text for each in interest.constraints if isinstance(each, Equal) and each.attribute == TOPIC)
 
 
+_ATTACKS: Final = ("dictionary", "bodies", "proxy-frequency")
+_EPOCHS_MAX: Final = 1_000
+"""More epochs than a run has."""
 _EPOCH_US: Final = 10_000_000
 _NOTES: Final = 10
 """Publications in an epoch."""
