@@ -275,5 +275,6 @@ _AT_ARRIVAL: Final = """
     FROM {{server}} AS s JOIN {{facts}} AS f ON s.run = f.run AND f.name = 'batch_us' WHERE s.role = 'server:{role}'
 """
 _SHORT_WINDOWS: Final = """
-    SELECT run, name, CASE WHEN name = 'window_us' THEN cast({phase_us} AS double) ELSE value END AS value FROM {{facts}}
+    SELECT run, name, CASE WHEN name = 'window_us' THEN cast({phase_us} AS double) ELSE value END AS value
+    FROM {{facts}}
 """
