@@ -64,6 +64,7 @@ FRAGMENTS = {
     "lab.runs.mesh.flow_tables": "the tables of a kind of run stand in a file, as in the other modes",
     "lab.runs.mesh.insider_tap": "a checker of the simulator with tests of its own",
     "lab.runs.mesh.round_counts": OWN_MODEL,
+    "lab.runs.relay.known_tags": "the claim about what a server can compute with one ally, argued apart from the run",
     "lab.runs.tree.costs_model": "a run of the table, of which another run takes a constant",
     "lab.spark.connect": "the second kind of session, which needs no Java machine, beside a file that starts one",
     "mesh.mass_failure": "a safety argument of its own, beside a class that is long enough",

@@ -146,7 +146,7 @@ class LastingTokenRow(ObservationRow, frozen=True, gc=False):
 
 
 class WordRow(ObservationRow, frozen=True, gc=False):
-    """A tag that an observer can compute from a public word."""
+    """A tag that an observer can compute for a topic: from a public word, or with the keys of an ally."""
 
     topic: str
     tag: bytes

@@ -114,7 +114,7 @@ WITHOUT_TARGET = {
     "lab.experiment.manifest": "manifests of the lab's own store",
     "lab.experiment.sweep": "answers of the lab's own tasks",
     "lab.runs.stored_attack": "answers of the lab's own tasks, and manifests of its own store",
-    "lab.runs.relay.attacks_machines": "records of a simulated proxy",
+    "lab.runs.relay.relay_tap": "records of a simulated proxy",
     "lab.experiment.task": "parameters that the lab wrote itself",
     "sim.brokers.share_pool": "bytes of the simulator's own adversaries",
     "sim.foil.mqtt_broker": "the simulator's own broker of MQTT",

@@ -47,11 +47,12 @@ def test_shuffled_subscribers_are_not_found() -> None:
     assert np.mean(found) == pytest.approx(0.5, abs=0.04)
 
 
-def test_a_constant_rate_reveals_nothing() -> None:
-    people, shown, _ = run_small_relay(1, RelayService("hardened", batch=8, constant=True), 3)
-    assert not batch_disclosure.fit_profiles(*shown.publishing).any()
+def test_windows_in_which_all_send_alike_reveal_nothing() -> None:
+    people, shown, _ = run_small_relay(1, RelayService("hardened", batch=8), 3)
+    alike = np.ones_like(shown.publishing.sent)
+    assert not batch_disclosure.fit_profiles(alike, shown.publishing.got).any()
     windows = shown.windows(shown.server.select(PUBLISHED))
-    assert np.allclose(batch_disclosure.spread_over_senders(shown.publishing.sent, windows), 1 / people.users)
+    assert np.allclose(batch_disclosure.spread_over_senders(alike, windows), 1 / people.users)
 
 
 def test_a_request_is_spread_over_the_senders_of_its_window() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from veilcast.lab.attack.server.tag_inference import find_words_in_filters, find_words_in_tags
+from veilcast.lab.attack.server.tag_inference import TagNames, find_words_in_filters
 from veilcast.topics.bloom import PUBLIC_KEY, Geometry
 
 WORDS = [b"word %d" % number for number in range(40)]
@@ -34,5 +34,6 @@ def test_words_under_another_key_are_found_no_oftener_than_by_chance() -> None:
     """The null control: who lacks the key computes something else."""
     others = SHAPE.positions([b"x" + word for word in WORDS], PUBLIC_KEY)
     assert find_words_in_filters(filled(WORDS[:10]), others).mean() < 0.05
-    assert not find_words_in_tags(np.arange(5), np.arange(5, 9)).any()
-    assert find_words_in_tags(np.arange(5), np.arange(5)).sum() == 5
+    words = TagNames(np.arange(5, 9), np.arange(4))
+    assert words.topics_of(np.arange(5)).tolist() == [-1] * 5
+    assert words.topics_of(np.arange(5, 9)).tolist() == [0, 1, 2, 3]

@@ -64,7 +64,7 @@ def test_an_attacker_that_does_not_know_how_trees_are_made_is_left_out() -> None
         set(guess(observe(habit))["attack"].to_pylist()) for habit in (TreePolicy("paper"), TreePolicy("hardened"))
     )
     assert paper ^ hardened == {"likelihood", "guards"}
-    assert "way" in paper & hardened
+    assert "origin" in paper & hardened
 
 
 @pytest.mark.all_only

@@ -124,6 +124,11 @@ def test_so_have_those_with_many_users(name: str) -> None:
     assert lacking(definition.load_experiment(name)[1], fewer) == Lacking([], [])
 
 
+def test_so_has_the_real_relay() -> None:
+    tried = definition.load_experiment("relay-machines")[1]
+    assert lacking(tried, lambda cell: ENGINES["machines"](shrink(cell.params, nodes=6), 0, None)) == Lacking([], [])
+
+
 @pytest.mark.parametrize("name", CLOCKED)
 def test_so_have_those_that_watch_clocks(name: str) -> None:
     def fewer(cell: ExperimentCell) -> list[Measure]:

@@ -85,13 +85,6 @@ def test_batches_are_as_large_as_they_are_said_to_be_on_the_average() -> None:
     assert (alone.publishing.sent.sum(axis=1) == 1).all()
 
 
-def test_at_a_constant_rate_all_windows_are_alike() -> None:
-    _, shown, _ = run_small_relay(6, RelayService("hardened", batch=5, constant=True), 2)
-    for wires in (shown.subscribing, shown.publishing):
-        assert (wires.sent == 1).all()
-        assert (wires.got == 1).all()
-
-
 def test_rows_of_the_table_say_who_saw_what() -> None:
     people, shown, answers = run_small_relay(7, PAPER, 1)
     seen = observe_relay("r", people, PAPER, shown, answers, np.ones(people.reads.shape[1]), None, 0, 0.001)

@@ -21,8 +21,8 @@ def of_relay(relay: str, **more: object) -> RelayAttacks:
 
 
 @cache
-def means(relay: str, batch: float = 0.0, constant: bool = False) -> Found:
-    params = of_relay(relay, batch=batch, constant=constant)
+def means(relay: str, batch: float = 0.0) -> Found:
+    params = of_relay(relay, batch=batch)
     runs = [{(one.attack, one.metric, one.step): one.value for one in run(params, seed)} for seed in range(4)]
     return {key: mean(found[key] for found in runs) for key in runs[0]}
 
@@ -36,16 +36,22 @@ def test_the_papers_server_reads_all_and_its_proxy_links_all() -> None:
     assert found["filter-intersection", "linked", 8] > 0.2
 
 
-def test_of_the_hardened_relay_server_and_proxy_alone_learn_no_more_than_the_definitions_allow() -> None:
-    found = means("hardened")
-    assert found["dictionary", "named_readers", 8] == 0.0
-    assert found["bodies", "auc", 8] == 0.5
-    for attack in ("proxy-frequency", "filter-intersection"):
-        prior = max(found[attack, "subscription_prior", 8], found[attack, "subscription_bound", 8])
-        assert found[attack, "subscription", 8] <= prior + 0.01
-        bound = found[attack, "topic_subscribers_bound", 8]
-        assert found[attack, "topic_subscribers", 8] == pytest.approx(bound, abs=0.04)
-        assert found[attack, "auc", 8] == pytest.approx(0.5, abs=0.04)
+def test_of_the_hardened_relay_a_server_that_sees_who_is_there_learns_no_more_than_the_definitions_allow() -> None:
+    found, attack = means("hardened"), "filter-intersection"
+    prior = max(found[attack, "subscription_prior", 8], found[attack, "subscription_bound", 8])
+    assert found[attack, "subscription", 8] <= prior + 0.01
+    bound = found[attack, "topic_subscribers_bound", 8]
+    assert found[attack, "topic_subscribers", 8] == pytest.approx(bound, abs=0.04)
+    assert found[attack, "auc", 8] == pytest.approx(0.5, abs=0.04)
+
+
+def test_the_model_does_not_answer_what_its_random_numbers_decide() -> None:
+    """Its hardened tags, bodies and subjects are random numbers, and it has no records at a constant rate."""
+    asked = {attack for attack, _, _ in means("hardened")}
+    assert not asked & {"dictionary", "bodies", "proxy-frequency"}
+    assert asked >= {"tag-frequency", "filter-intersection", "timing", "matching", "disclosure"}
+    with pytest.raises(ConfigError, match="machines"):
+        run(of_relay("hardened", constant=True), 1)
 
 
 def test_counting_asking_and_sorting_remain() -> None:
@@ -70,16 +76,13 @@ def test_topics_that_are_taken_for_one_another_are_not_named_though_somebody_wan
     )
 
 
-def test_who_watches_the_wires_too_finds_publishers_and_readers_unless_records_are_constant() -> None:
-    bare, batched, constant = means("hardened"), means("hardened", 6.0), means("hardened", 6.0, True)
+def test_an_observer_of_the_wires_finds_publishers_and_readers_and_batches_slow_it_down() -> None:
+    bare, batched = means("hardened"), means("hardened", 6.0)
     bound = bare["timing", "publisher_bound", 8]
     assert bare["timing", "publisher", 8] == 1.0 > 0.5 > batched["timing", "publisher", 8] > 10 * bound
     assert batched["matching", "publisher", 8] > batched["timing", "publisher", 8] + 0.1
-    for attack, metric in (("timing", "publisher"), ("matching", "publisher")):
-        assert constant[attack, metric, 8] == pytest.approx(bound, abs=0.01)
     for attack in ("disclosure", "timing-subscriptions"):
-        assert bare[attack, "auc", 8] > batched[attack, "auc", 8] > constant[attack, "auc", 8] == 0.5
-    assert constant["", "window", 8] == 120
+        assert bare[attack, "auc", 8] > batched[attack, "auc", 8] > 0.6
 
 
 def test_the_same_run_of_a_relay_gives_the_same_measures() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from statistics import mean
+from typing import Any
 
 import pytest
 
@@ -78,9 +79,9 @@ def test_fresh_guards_are_no_defence() -> None:
 
 
 @cache
-def read(tree: str) -> Found:
-    params = TreeDefinitions(tree=tree, nodes=100, insiders=0.1, topics=4, ratio=0.1, steps=(1, 60))  # type: ignore[arg-type]
-    return means(params, 6)
+def read(tree: str, **more: Any) -> Found:
+    given = {"nodes": 100, "insiders": 0.1, "topics": 4, "ratio": 0.1, "steps": (1, 60), **more}
+    return means(TreeDefinitions(tree=tree, **given), 6)  # type: ignore[arg-type]
 
 
 def test_the_papers_readers_are_named_and_so_is_what_they_read() -> None:
@@ -93,7 +94,14 @@ def test_the_papers_readers_are_named_and_so_is_what_they_read() -> None:
 def test_hardened_readers_are_named_as_far_as_their_guards_collude() -> None:
     found = read("hardened")
     assert found["count", "topic_subscribers", 60] < found["count", "topic_subscribers_bound", 60] + 0.25
-    assert found["way", "publisher", 60] <= 0.2
+
+
+@pytest.mark.parametrize("tree", ["paper", "hardened"])
+def test_a_publisher_is_named_where_its_publications_begin_and_nowhere_else(tree: str) -> None:
+    """Definition 1. The planted fault is a publisher that does not hand its publications to a random origin."""
+    hidden, own = (read(tree, ratio=0.4, publications=10, origins=origins) for origins in ("anonymous", "own"))
+    assert hidden["origin", "publisher", 60] <= 1 / 6 < 0.3 < own["origin", "publisher", 60]
+    assert hidden["origin", "publisher_bound", 60] == pytest.approx(1 / 90)
 
 
 def test_droppers_are_named_and_where_nobody_drops_nobody_is() -> None:

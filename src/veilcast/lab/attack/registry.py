@@ -241,7 +241,7 @@ _TREES: Final = (
     _of_tree("likelihood", SUBSCRIBER, tree_nodes.score_known_shape, "branching"),
     _of_tree("guards", SUBSCRIBER, tree_nodes.score_known_chain, "places"),
     _of_tree("path", SUBSCRIBER, tree_nodes.score_paths, "paths"),
-    _of_tree("way", PUBLISHER, lambda seen: tree_nodes.score_volume(seen.entries, seen.nodes)),
+    _of_tree("origin", PUBLISHER, lambda seen: tree_nodes.score_never_handed(seen.entries, seen.nodes)),
 )
 _TOKENS: Final = (
     _on_tokens("token-frequency", tokens.IN_FIRST, tokens.name_lasting, "lasting"),

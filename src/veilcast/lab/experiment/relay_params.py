@@ -40,7 +40,7 @@ class RelayAttacks(RunParams, frozen=True, kw_only=True, tag="relay.attacks"):
     batch: float = 0.0
     """Mean number of requests in a batch of the proxy; 0: the proxy forwards each request at once."""
     constant: bool = False
-    """Whether clients and proxy exchange records at a constant rate."""
+    """Whether clients and proxy exchange records at a constant rate; on the machines only."""
     queries: int = 0
     """Number of topics that the server, being a user too, can ask about in an epoch."""
     observers: tuple[RelayObserver, ...] = ("server", "proxy", "wires", "server and wires")

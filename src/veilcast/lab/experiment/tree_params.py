@@ -90,6 +90,9 @@ class TreeDefinitions(TreeCoalition, frozen=True, kw_only=True, tag="tree.defini
     """Number of topics that users read."""
     ratio: float = 0.1
     """The share of users that read the most popular topic."""
+    origins: Literal["anonymous", "own"] = "anonymous"
+    """Where publications begin: at random nodes, reached through the anonymous network; or, as a control, at the
+    publisher itself."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

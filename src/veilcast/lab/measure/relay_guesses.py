@@ -6,6 +6,7 @@ truth those of `runs.relay.relay_tables`. What changes with the epoch is compare
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final, TypeAlias
@@ -150,12 +151,21 @@ def _measure_publications(guesses: pa.Table, truths: _RelayTruth, since_us: int)
 
 
 def _measure_aliases(guesses: pa.Table, truths: _RelayTruth, since_us: int) -> dict[str, float]:
-    """Of the pairs of pseudonyms that are taken for one user's, the share that are."""
+    """Of the pairs of pseudonyms that are taken for one user's, the share that are; and the share of all such pairs."""
     owners = truths.select("owner")
     names, users = owners["node"].combine_chunks(), owners["topic"].combine_chunks()
     pairs = guesses.filter(pc.greater(guesses["score"], 0))
     owner = [users.take(pc.index_in(pairs[column], names)) for column in ("topic", "node")]
-    return {"linked": float(np.mean(pc.equal(*owner).to_numpy(zero_copy_only=False)))}
+    return {
+        "linked": float(np.mean(pc.equal(*owner).to_numpy(zero_copy_only=False))) if len(pairs) else 0.0,
+        "linked_base": _share_of_pairs(pc.unique(pairs["topic"]), pc.unique(pairs["node"]), names, users),
+    }
+
+
+def _share_of_pairs(first: pa.Array, second: pa.Array, names: pa.Array, users: pa.Array) -> float:
+    """The share of pairs of these pseudonyms that are of one user, if pairs are made at random."""
+    held = [Counter(users.take(pc.index_in(each, names)).to_pylist()) for each in (first, second)]
+    return sum(count * held[1][user] for user, count in held[0].items()) / max(1, len(first) * len(second))
 
 
 def _measure_repeats(guesses: pa.Table, truths: _RelayTruth, since_us: int) -> dict[str, float]:

@@ -4,11 +4,13 @@ Users read topics, and some write to them. In each epoch the present users subsc
 Observations follow the protocols. In the paper's relay a tag is k_r H(topic), the same for ever, and the proxy can
 compute it too; all subscriptions of a user have one pseudonym; a body leaves as it arrived. In the paper's favour,
 users join again in each epoch, under new pseudonyms. In the hardened relay tags change with the epoch, each
-subscription has its own pseudonym, and nothing that the proxy sees is ever the same twice.
+subscription has its own pseudonym, and nothing that the proxy sees is ever the same twice. That is the model's
+assumption about the recipes: its hardened tags, pseudonyms and bodies are random numbers, so it says nothing about
+them. The machines are asked whether it is true (`runs.relay.attacks_machines`).
 
 The proxy forwards requests to the server one by one, or in shuffled batches: all requests of a window of time. Wires
-show which users send and receive in each window; if records flow at a constant rate, all users do in every window.
-Observers have good clocks: without batches each request has its own window.
+show which users send and receive in each window. Observers have good clocks: without batches each request has its own
+window. Records at a constant rate are not modelled: their times are those of the machines.
 """
 
 from __future__ import annotations
@@ -54,8 +56,6 @@ class RelayService(NamedTuple):
     profile: Literal["paper", "hardened"] = "hardened"
     batch: float = 0.0
     """Mean number of requests in a batch; 0: the proxy forwards each request at once."""
-    constant: bool = False
-    """Whether clients and proxy exchange records at a constant rate."""
 
 
 class ClientTraffic(NamedTuple):
@@ -95,7 +95,7 @@ class RelayTruth:
     topic: tuple[Numbers, ...]
     """The tag of each topic, by epoch."""
     computed: Numbers
-    """The tag of each topic that the server would compute with its own keys."""
+    """The tag of each topic that the server would compute with its own keys; hardened: numbers that no tag has."""
 
 
 def settle_users(reads: Mask, writers: int, publications: float, churn: float, seed: int) -> RelayUsers:
@@ -125,8 +125,8 @@ def run_relay(people: RelayUsers, service: RelayService, epochs: int) -> tuple[R
     shown = RelayObservations(
         server=_join_logs([part for day in days for part in day.at_server()]),
         proxy=_join_logs([part for day in days for part in day.at_proxy()]),
-        subscribing=_wires([day.asked() for day in days], people.users, service.constant),
-        publishing=_wires([day.written() for day in days], people.users, service.constant),
+        subscribing=_wires([day.asked() for day in days], people.users),
+        publishing=_wires([day.written() for day in days], people.users),
         first_windows=began,
         present=np.array([day.here for day in days]),
     )
@@ -229,10 +229,8 @@ def _fresh(rng: np.random.Generator, count: int) -> Numbers:
     return rng.integers(1 << 62, size=count)
 
 
-def _wires(days: list[tuple[int, Numbers, Numbers, Numbers, Numbers]], users: int, constant: bool) -> ClientTraffic:
+def _wires(days: list[tuple[int, Numbers, Numbers, Numbers, Numbers]], users: int) -> ClientTraffic:
     windows = sum(day[0] for day in days)
-    if constant:
-        return ClientTraffic(np.ones((windows, users)), np.ones((windows, users)))
     sent, got = np.zeros((windows, users)), np.zeros((windows, users))
     first = 0
     for count, sending, sender, getting, getter in days:

@@ -12,7 +12,8 @@ others; the last node forwards to a node that drops it. Bundles go to groups tha
 one size.
 
 Publications begin at random nodes, so a node carries the share of them that its branch has of all nodes. No padding
-hides that.
+hides that. A publisher does not choose itself. For a control, publications begin at their publisher: then the nodes
+above it carry all of them, and the others none.
 """
 
 from __future__ import annotations
@@ -66,8 +67,19 @@ class TreeReaders(NamedTuple):
         return found
 
 
-def watch_refreshes(village: TreeReaders, habit: TreePolicy, refreshes: int, publications: int) -> TreeEntries:
-    """The coalition's entries, with `publications` publications of each topic in a refresh."""
+class Publisher(NamedTuple):
+    """The one publisher of all topics. The truth."""
+
+    node: int
+    is_origin: bool = False
+    """Whether publications begin at the publisher itself."""
+
+
+def watch_refreshes(
+    village: TreeReaders, habit: TreePolicy, refreshes: int, publications: int, publisher: Publisher | None = None
+) -> TreeEntries:
+    """The coalition's entries, with `publications` publications of each topic in a refresh; without a publisher, they
+    begin at any node."""
     if habit.profile == "hardened" and not 1 <= habit.chain + habit.tail < village.nodes:
         raise ConfigError("a hardened tree hangs by a chain of one guard at least, and of fewer than there are nodes")
     rng = np.random.default_rng(stream(village.seed, "refreshes"))
@@ -77,13 +89,16 @@ def watch_refreshes(village: TreeReaders, habit: TreePolicy, refreshes: int, pub
     for refresh in range(refreshes):
         trees = _trees(village, habit, refresh)
         place, parent = _insider_places(trees, village.insiders)
+        share = branch[place] / village.nodes
+        if publisher is not None:
+            share = _carried(trees, place, branch, publisher)
         if habit.profile == "hardened":
             if refresh:
                 chains.renew()
             # The parent of the root is the near end of the chain.
             parent = np.where(place == 0, chains.chains[:, :1], parent)
             parts.append(chains.entries(refresh, publications))
-        parts.append(_entries(village, habit, refresh, place, parent, branch, publications, rng))
+        parts.append(_entries(village, habit, refresh, place, parent, branch, publications, share, rng))
     return join_entries(parts)
 
 
@@ -204,6 +219,7 @@ def _entries(
     parent: Numbers,
     branch: Numbers,
     publications: int,
+    share: NDArray[np.float64],
     rng: np.random.Generator,
 ) -> TreeEntries:
     """The entries of insiders as ordinary nodes of the trees: subscriptions x insiders, without a subscriber that is
@@ -223,10 +239,21 @@ def _entries(
         parent=parent[told],
         topic=np.broadcast_to(village.topics[:, None], told.shape)[told],
         size=size,
-        forwarded=rng.binomial(publications, below / village.nodes),
+        forwarded=rng.binomial(publications, share[told]),
         hops_behind_root=np.where(place[told] == 0, 0, -1),
         tree=np.broadcast_to(np.arange(len(told))[:, None], told.shape)[told],
     )
+
+
+def _carried(trees: SpanningTrees, place: Numbers, branch: Numbers, publisher: Publisher) -> NDArray[np.float64]:
+    """Trees x insiders: the share of publications that comes to each insider."""
+    branching, nodes = trees.branching, branch.size
+    own, _ = _insider_places(trees, np.array([publisher.node], np.int64))
+    above = np.zeros(place.shape, np.bool_)
+    while (own > 0).any():
+        own = np.where(own > 0, (own - 1) // branching, -1)
+        above |= place == own
+    return above.astype(np.float64) if publisher.is_origin else (branch[place] - above) / (nodes - 1)
 
 
 @jit

@@ -111,7 +111,10 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             *("server", "cells", "topology", "presence", "facts", "popularity", "pairs", "words", "tokens"),
             *("truth", "guesses"),
         ),
-        "machines": ("server", "topology", "facts", "words", "truth", "guesses"),
+        "machines": (
+            *("server", "cells", "topology", "presence", "facts", "popularity", "words"),
+            *("truth", "guesses"),
+        ),
     },
     "mesh.topics": {
         "kernel": (

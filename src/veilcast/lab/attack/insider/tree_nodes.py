@@ -24,6 +24,10 @@ that nothing less will do. An origin knows that it is one, and neighbours in one
 each other. So they know how many of them a publication passed in a row, and the next node. If that number is the depth
 of the trees, the next node is the subscriber; the fewer they are, the less likely.
 
+Publishers: an insider that forwards a publication knows that it began in its own branch, and not at the parent that it
+hands the publication to. A node that begins all publications itself is never handed one, and `score_never_handed` finds
+it. If publications begin at random nodes, it finds nobody.
+
 Every function scores all nodes; the caller leaves out the coalition's own. `insider.tree_job` makes the observations
 out of tables.
 """
@@ -195,6 +199,16 @@ def standardise_counts(counted: Scores) -> Scores:
     """Counts in standard deviations above the mean, so that counts of many trees compare with counts of few."""
     mean = counted.mean()
     return np.asarray((counted - mean) / np.sqrt(max(mean, 1e-9)), np.float64)
+
+
+def score_never_handed(entries: TreeEntries, nodes: int) -> Scores:
+    """How much less often it was handed publications than its known children give, in standard deviations. A child
+    with a longer bundle has a larger branch, which more publications begin in. Roots and guards hand on all
+    publications, so their instructions do not count."""
+    inner = entries.where(entries.hops_behind_root < 0)
+    handed = np.bincount(inner.parent, inner.forwarded, nodes)
+    expected = np.bincount(inner.parent, inner.size, nodes) * (inner.forwarded.sum() / max(1, inner.size.sum()))
+    return np.asarray((expected - handed) / np.sqrt(np.where(expected > 0, expected, 1.0)), np.float64)
 
 
 def score_depth(entries: TreeEntries, nodes: int) -> Scores:

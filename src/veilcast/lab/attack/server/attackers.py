@@ -34,16 +34,17 @@ Floats = NDArray[np.float64]
 
 
 def score_dictionary(seen: ServerObservations) -> Floats:
-    """The words that the filters of pseudonyms contain, or that their tags are."""
+    """The topics of which the filters of pseudonyms contain a word, or of which their tags are words."""
     held, _, tags = cross_table(seen.last_subscriptions.who, seen.last_subscriptions.what)
-    words = known(seen.words)
-    if not seen.filter_bound:
-        return np.asarray(held @ tag_inference.find_words_in_tags(tags, words), np.float64).T
-    shape = Geometry.sized(elements=words.size, queries=1, bound=seen.filter_bound)
-    bits = np.zeros((len(held), shape.rows), np.bool_)
+    words, sizes = known(seen.words), (len(held), seen.topics)
     row, column = np.nonzero(held)
+    if not seen.filter_bound:
+        return mark_interests(row, words.topics_of(tags)[column], sizes).T
+    shape = Geometry.sized(elements=seen.topics, queries=1, bound=seen.filter_bound)
+    bits = np.zeros((len(held), shape.rows), np.bool_)
     bits[row[:, None], _positions(seen, shape, tags)[column]] = True
-    return tag_inference.find_words_in_filters(bits, _positions(seen, shape, words)).astype(np.float64).T
+    row, word = np.nonzero(tag_inference.find_words_in_filters(bits, _positions(seen, shape, words.tags)))
+    return mark_interests(row, words.topics[word], sizes).T
 
 
 def score_pseudonyms_by_count(seen: ServerObservations) -> Floats:
@@ -112,16 +113,20 @@ def score_filter_intersection(seen: ServerObservations) -> Floats:
 
 
 def score_linked_filters(seen: ServerObservations) -> Floats:
-    """Pseudonyms of the last two epochs that are taken for one user's."""
+    """Pseudonyms of the last two epochs that are taken for one user's: those that are in both, and the others by their
+    tags."""
     if seen.epochs < 2:
         return np.zeros((0, 0))
-    both = known(seen.server).select(SUBSCRIBED, seen.last - 1, seen.last)
+    log = known(seen.server)
+    before, last = log.select(SUBSCRIBED, seen.last - 1, seen.last - 1), seen.last_subscriptions
+    both = log.select(SUBSCRIBED, seen.last - 1, seen.last)
     held, pseudonyms, _ = cross_table(both.who, both.what)
-    new = np.isin(pseudonyms, seen.last_pseudonyms)
-    old, fresh = linkage.match_filters(held[~new], held[new])
-    found = np.zeros((np.count_nonzero(~new), np.count_nonzero(new)))
-    found[old, fresh] = 1.0
-    return found
+    old, new = (np.isin(pseudonyms, each.who) for each in (before, last))
+    found = np.diag(np.ones(pseudonyms.size))
+    first, second = np.flatnonzero(old & ~new), np.flatnonzero(new & ~old)
+    row, column = linkage.match_filters(held[first], held[second])
+    found[first[row], second[column]] = 1.0
+    return found[np.ix_(old, new)]
 
 
 def score_times_of_subscriptions(seen: ServerObservations) -> Floats:

@@ -83,8 +83,9 @@ class ServerObservations:
     """Subscriptions of users, by tags as the proxy has them."""
     bodies: BodyCounts | None = None
     wires: ClientWires | None = None
-    words: Numbers | None = None
-    """The tag that the server would compute, by topic."""
+    topics: int = 0
+    words: TagNames | None = None
+    """Tags that the server can compute, with or without an ally, and their topics."""
     popularity: Floats | None = None
     together: Floats | None = None
     """Topics x topics: the share of users that subscribe to both."""
@@ -156,9 +157,7 @@ class ServerObservations:
         """The topic of each subscription, as far as the server can tell; -1 where it cannot."""
         asked = self.subscriptions
         if self.lasting:
-            words = known(self.words)
-            order = np.argsort(words)
-            return TagNames(words[order], order).topics_of(asked.what)
+            return known(self.words).topics_of(asked.what)
         names = np.empty(len(asked), np.int64)
         for epoch in range(self.epochs):
             here, users = asked.epoch == epoch, float(known(self.present)[epoch].sum())

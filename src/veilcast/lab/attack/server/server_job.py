@@ -39,6 +39,7 @@ from veilcast.lab.attack.server.observations import (
     ClientWires,
     ServerObservations,
 )
+from veilcast.lab.attack.server.tag_inference import TagNames
 from veilcast.lab.attack.table_engine import AnyTable, engine_of
 from veilcast.lab.models.server_log import PUBLISHED, SUBSCRIBED, ServerLog
 from veilcast.lab.tables import GuessRow
@@ -134,6 +135,7 @@ class _RunTables:
             proxy=proxy if len(proxy) else None,
             bodies=self._bodies(bodies) if len(bodies) else None,
             wires=self._wires(asked, made),
+            topics=len(self.topics),
             words=self._words(words) if len(words) else None,
             popularity=self._popularity(),
             together=self._together(),
@@ -191,10 +193,10 @@ class _RunTables:
         counts = BodyCounts(self._numbers_of_epochs(rows), self._users(rows["v"]), receiver, bodies)
         return BodyCounts(*(column[kept] for column in counts))
 
-    def _words(self, words: pa.Table) -> NDArray[np.int64]:
-        found = np.full(len(self.topics), -1, np.int64)
-        found[_numbers(words["word"], self.topics)] = _numbers(words["value"], self.tags)
-        return found
+    def _words(self, words: pa.Table) -> TagNames:
+        tags = _numbers(words["value"], self.tags)
+        order = np.argsort(tags)
+        return TagNames(tags[order], _numbers(words["word"], self.topics)[order])
 
     def _popularity(self) -> Floats | None:
         rows = self._run.table(_SHARES)

@@ -44,12 +44,6 @@ def find_words_in_filters(filters: Mask, positions: Numbers) -> Mask:
     return np.asarray(filters[:, positions].all(axis=2), np.bool_)
 
 
-def find_words_in_tags(tags: Numbers, computed: Numbers) -> Mask:
-    """Tags x words: the same where tags are visible."""
-    equal: Mask = tags[:, None] == computed
-    return equal
-
-
 def order_publications(asked: Numbers, ranges: Sequence[Numbers]) -> NDArray[np.float64]:
     """Its place from left to right, or from right to left, by publication; equal places for publications that cannot be
     told apart.

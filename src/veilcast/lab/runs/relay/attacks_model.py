@@ -11,6 +11,9 @@ Each attacker has what it saw in the epochs up to a step.
 - The proxy alone names its own clients' tags ("proxy-frequency") and recognises bodies ("bodies").
 - Wires alone tell which users publish for which others ("disclosure").
 
+On the hardened relay, attacks on bytes are left to the machines (`attacks_machines`): in the model these bytes are
+random numbers, and no attack could find anything.
+
 The model writes tables (`relay_tables`). The attackers of the registry guess from them (`attack.server.server_job`).
 `measure.relay_guesses` compares the guesses with the truth, by P2's definitions.
 """
@@ -46,9 +49,11 @@ Mask = NDArray[np.bool_]
 def run(
     params: RelayAttacks, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER
 ) -> list[Measure]:
+    if params.constant:
+        raise ConfigError("records at a constant rate have the times of the machines: use the engine machines")
     reads, popularity, together = _interests(params, seed, data)
     people = relay.settle_users(reads, _WRITERS, _PUBLICATIONS, params.churn, seed)
-    service = RelayService("paper" if params.relay == "paper" else "hardened", params.batch, params.constant)
+    service = RelayService("paper" if params.relay == "paper" else "hardened", params.batch)
     shown, answers = relay.run_relay(people, service, int(params.steps[-1]))
     name = f"seed={seed}"
     observers, whole, own = set(params.observers), recorder.wants("server"), bool(params.attacks)
@@ -81,7 +86,8 @@ def attack_tables(
     observed: Mapping[str, AnyTable], params: RelayAttacks, names: Collection[str], _: Path | None
 ) -> AnyTable:
     """The guesses of these attackers, or of those that the parameters name."""
-    asked = names or [*(attack for observer in params.observers for attack in _ATTACKS[observer]), *params.attacks]
+    known = [attack for observer in params.observers for attack in _ATTACKS[observer]]
+    asked = names or [*(each for each in known if params.relay == "paper" or each not in _ON_BYTES), *params.attacks]
     return guess_from_server(observed, asked, [int(step) for step in params.steps])
 
 
@@ -149,6 +155,8 @@ _ATTACKS: Final = {
     "server and wires": ("filter-intersection", "timing-subscriptions", "timing", "matching"),
 }
 """The attackers of each adversary, beside "order", which has observations of its own."""
+_ON_BYTES: Final = ("dictionary", "proxy-frequency", "bodies")
+"""Attacks that look for bytes that come again."""
 _WRITERS: Final = 3
 """Writers of each topic."""
 _PUBLICATIONS: Final = 300.0

@@ -1,8 +1,7 @@
 """The tables of a relay's model: `server`, `cells`, `topology`, `presence`, what is public, and the truth.
 
 Pseudonyms and users have names of one length, and a publication is called by its place in the server's log. So names
-sort as numbers do. Each record on a client's wire is a cell. At a constant rate each client and the proxy exchange one
-cell in each direction in each window of time.
+sort as numbers do. Each record on a client's wire is a cell.
 
 Roles of the truth: `member` is every user; `subscriber` and `publisher` are users of a topic; `pseudonym` is a
 pseudonym that subscribes to a topic. For `owner`, `sender` and `tag` the node is a pseudonym of the user, a publication
@@ -72,7 +71,7 @@ def observe_relay(
         "truth": _truth(run, people, shown, answers, users, topics, requests),
     }
     if wires:
-        found["cells"] = _cells(run, service, shown, users)
+        found["cells"] = _cells(run, shown, users)
     if together is not None:
         one, other = np.indices(together.shape).reshape(2, -1)
         pairs = {"topic": topics.take(pa.array(one)), "other": topics.take(pa.array(other))}
@@ -127,9 +126,7 @@ def _log_rows(run: str, observer: str, kind: int, rows: ServerLog, who: pa.Array
     )
 
 
-def _cells(run: str, service: RelayService, shown: RelayObservations, users: pa.Array) -> pa.Table:
-    if service.constant:
-        return _constant_cells(run, shown, users)
+def _cells(run: str, shown: RelayObservations, users: pa.Array) -> pa.Table:
     parts = []
     for kind in (SUBSCRIBED, SENT, DELIVERED):
         rows = shown.proxy.select(kind)
@@ -139,22 +136,6 @@ def _cells(run: str, service: RelayService, shown: RelayObservations, users: pa.
             tables.from_columns("cells", run=run, epoch=rows.epoch, t_us=rows.t_us, src=src, dst=dst, size=RECORD_BYTES)
         )
     return pa.concat_tables(parts)
-
-
-def _constant_cells(run: str, shown: RelayObservations, users: pa.Array) -> pa.Table:
-    windows = np.diff(shown.first_windows, axis=0).sum(axis=1)
-    epoch = np.repeat(np.arange(windows.size), windows)
-    since = np.arange(epoch.size) - np.repeat(np.cumsum(windows) - windows, windows)
-    t_us = np.repeat(epoch * EPOCH_US + since * WINDOW_US + 1, len(users))
-    epoch = np.repeat(epoch, len(users))
-    client = users.take(pa.array(np.tile(np.arange(len(users)), t_us.size // len(users))))
-    ways = ((client, PROXY_NAME), (PROXY_NAME, client))
-    return pa.concat_tables(
-        [
-            tables.from_columns("cells", run=run, epoch=epoch, t_us=t_us, src=src, dst=dst, size=RECORD_BYTES)
-            for src, dst in ways
-        ]
-    )
 
 
 def _truth(

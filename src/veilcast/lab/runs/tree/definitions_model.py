@@ -4,8 +4,8 @@ reader.
 Users read topics, more users the more popular ones, and all subscriptions draw new trees in every epoch. The coalition
 knows all topics. Definitions 2 and 3 are measured by how often each node was a parent in trees of a topic ("count"),
 and by how often the same insider was told so ("lasting"). Publishers hand publications to an origin through the
-anonymous network. The only evidence of the coalition is that a node was on the path of a publication ("way"), and every
-node is.
+anonymous network, which is taken to hide them. What remains is where publications go: a publisher that began them
+itself would never be handed one ("origin"). The control has such publishers.
 
 The model writes tables (`tree_tables`), and the attackers of the registry guess from them (`attack.insider.tree_job`).
 """
@@ -49,11 +49,11 @@ def run(
         make_tree_policy(params),
         int(params.steps[-1]),
     )
-    entries = tree_refreshes.watch_refreshes(village, habit, epochs, params.publications)
-    observed = observe_trees(_RUN, village, habit, entries, topics=params.topics)
-    # Any honest node may be the publisher: every publication takes the same ways.
     chosen = np.random.default_rng(stream(seed, "publisher")).choice(np.flatnonzero(village.honest))
-    truth = tabulate_truth(_RUN, village, epochs, params.topics, int(chosen))
+    publisher = tree_refreshes.Publisher(int(chosen), params.origins == "own")
+    entries = tree_refreshes.watch_refreshes(village, habit, epochs, params.publications, publisher)
+    observed = observe_trees(_RUN, village, habit, entries, topics=params.topics)
+    truth = tabulate_truth(_RUN, village, epochs, params.topics, publisher.node)
     guesses = attack_tables(observed, params, (), data)
     record_tables(recorder, observed | {"guesses": guesses, "truth": truth})
     return measure_guesses(guesses, truth, params, (), seed)
@@ -104,5 +104,5 @@ def _measure_attack(guesses: pa.Table, truth: pa.Table, attack: str, step: int) 
         yield "publisher_bound", reached.bound
 
 
-_ATTACKS: Final = ("count", "lasting", "way")
+_ATTACKS: Final = ("count", "lasting", "origin")
 _RUN: Final = "run"
