@@ -6,7 +6,7 @@ judged whole paths, and its result there counts for all steps. The first step is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from veilcast.lab.attack.registry import attack_names
+from veilcast.lab.attack.stream.model import StreamObservations
 from veilcast.lab.attack.table_engine import engine_of
 from veilcast.lab.measure.foil_privacy import indistinguishability, truth_deviation, value_known
 
@@ -41,11 +43,14 @@ class ComparedStreams:
     spread: Numbers
     """Mean distance of fakes from the truth, [streams, steps]."""
     results: dict[str, AttackerResult]
-    """By the names of attackers, in their order."""
+    """By attacker. Of attackers that are equally good, the first counts as the best, so their order matters."""
 
 
-def compare_streams(streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit: float) -> ComparedStreams:
-    """All tables are of one run; `unit` is the unit of values."""
+def compare_streams(
+    streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit: float, order: Sequence[str] = ()
+) -> ComparedStreams:
+    """All tables are of one run; `unit` is the unit of values. Results are in this order of attackers, or else in that
+    of the registry; others come last, by name."""
     numbers = np.unique(truth["stream"].to_numpy())
     steps, slots = pc.max(streams["step"]).as_py() + 1, pc.max(streams["slot"]).as_py() + 1
     candidates = np.empty((numbers.size, steps, slots))
@@ -56,7 +61,9 @@ def compare_streams(streams: pa.Table, guesses: pa.Table, truth: pa.Table, unit:
     values = np.take_along_axis(candidates, position[:, :, None], axis=2)[:, :, 0]
     off = np.abs(candidates - values[:, :, None]).sum(axis=2)
     results = {}
-    for attack in sorted(pc.unique(guesses["attack"]).to_pylist()):
+    known = {name: place for place, name in enumerate(order or attack_names(StreamObservations))}
+    attacks = sorted(pc.unique(guesses["attack"]).to_pylist())
+    for attack in sorted(attacks, key=lambda name: known.get(name, len(known))):
         chosen = np.zeros(candidates.shape, np.bool_)
         chosen[_places(guesses.filter(pc.equal(guesses["attack"], attack)), numbers)] = True
         first = 0 if chosen[:, 0].any() else steps - 1

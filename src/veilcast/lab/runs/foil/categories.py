@@ -70,7 +70,7 @@ def measure_guesses(
 ) -> list[Measure]:
     """The measures of these attackers, or of all. Counts look at all traffic, so their first step counts, too."""
     is_count = pc.equal(guesses["attack"], _COUNTS)
-    others = compare_streams(streams, guesses.filter(pc.invert(is_count)), truth, read_unit(facts))
+    others = compare_streams(streams, guesses.filter(pc.invert(is_count)), truth, read_unit(facts), params.guessers)
     found = measure_compared([others], params.fakes, seed) if others.results else []
     found += [
         Measure(attack, metric, step, value)

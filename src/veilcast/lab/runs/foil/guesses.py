@@ -80,7 +80,9 @@ def measure_guesses(
     facts: pa.Table,
 ) -> list[Measure]:
     """The measures of these attackers, or of all; the strongest is found among all alone."""
-    found = measure_compared([compare_streams(streams, guesses, truth, read_unit(facts))], params.fakes, seed)
+    found = measure_compared(
+        [compare_streams(streams, guesses, truth, read_unit(facts), params.guessers)], params.fakes, seed
+    )
     return [one for one in found if not names or one.attack in names]
 
 
@@ -186,7 +188,7 @@ def _fit(parts: Sequence[FoiledStreams]) -> FittedLogit:
 
 def _compare(part: FoiledStreams, names: Sequence[str], recorder: TableRecorder) -> ComparedStreams:
     observed, guesses, truth = attack_streams(part, names, recorder)
-    return compare_streams(observed["streams"], guesses, truth, part.unit)
+    return compare_streams(observed["streams"], guesses, truth, part.unit, names)
 
 
 def measure_best(by_day: Mapping[str, FloatArray], seed: int) -> list[Measure]:
