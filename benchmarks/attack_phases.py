@@ -56,7 +56,9 @@ def measure_phases(rows: int, attack: str) -> list[Phase]:
         start, before = time.perf_counter(), _processor_seconds()
         found = work()
         after = _processor_seconds()
-        phases.append(Phase(name, time.perf_counter() - start, {kind: after[kind] - before[kind] for kind in after}))
+        phases.append(
+            Phase(name, time.perf_counter() - start, {kind: max(0.0, after[kind] - before[kind]) for kind in after})
+        )
         return found
 
     with tempfile.TemporaryDirectory(prefix="veilcast-bench-") as folder:

@@ -69,7 +69,7 @@ def guess_on_spark(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.T
 
 def guess_in_process(tiled: TiledTables, attack: str) -> pa.Table:
     """The same in this process: one thread, one file at a time."""
-    return pa.concat_tables(guess_from_files(group, attack)[0] for group in _list_files(tiled))
+    return pa.concat_tables(table for group in _list_files(tiled) for table in guess_from_files(group, attack))
 
 
 def guess_by_spark_sql(spark: SparkSession, tiled: TiledTables, attack: str) -> pa.Table:
