@@ -158,12 +158,57 @@ def add_lab(commands: Any) -> None:
     export.add_argument("--uri", default="", metavar="URI", help="MLflow's server or store ($MLFLOW_TRACKING_URI)")
     runs(export, Later("lab_export", "export"))
 
+    challenge = verbs.add_parser(
+        "challenge",
+        help="make a labelled set of observations, to try attackers on",
+        description="The challenge is a set of observations of all modes and profiles, made again from seeds: a part "
+        "with labels to train on, and a part without to be tested on. `lab challenge make DIR` makes the small size.",
+    )
+    challenge.add_argument(
+        "action",
+        choices=("list", "make", "check", "digests", "baselines"),
+        help="list the settings; make a set in DIR; check DIR against the repository; make digests, or the scores of "
+        "the lab's attackers on DIR, for the repository",
+    )
+    challenge.add_argument("dir", nargs="?", type=Path, metavar="DIR", help="the directory of the set")
+    _add_challenge_options(challenge)
+    runs(challenge, Later("lab_challenge", "challenge"))
+
+    score = verbs.add_parser(
+        "score",
+        help="score anybody's attacker on the challenge",
+        description="Score guesses, or code, on the test part of the challenge, beside the lab's own attackers.",
+    )
+    score.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="guesses as Parquet or CSV (run, topic, role, node, score), or a Python file with guess() or ATTACKER",
+    )
+    score.add_argument("--set", type=Path, metavar="DIR", help="a set of `lab challenge make`; needed for Python files")
+    _add_challenge_options(score)
+    runs(score, Later("lab_challenge", "score"))
+
     # Without help, it is not listed: it tells those who typed it what replaced it.
     bench = verbs.add_parser("bench")
     bench.add_argument("what", nargs="*", help=argparse.SUPPRESS)
     bench.add_argument("--quick", action="store_true", help=argparse.SUPPRESS)
     bench.add_argument("--rows", help=argparse.SUPPRESS)
     runs(bench, Later("lab", "bench"))
+
+
+def _add_challenge_options(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--size", choices=("small", "large"), help="the size of the set (small)")
+    verb.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="rows or settings, such as mesh-* or foil-paper/03; may be given several times (all)",
+    )
+    verb.add_argument(
+        "--salt-file", type=Path, metavar="FILE", help="the secret that the test part is made with (none)"
+    )
 
 
 def _add_master(verb: argparse.ArgumentParser, default: str | None, told: str) -> None:

@@ -110,7 +110,7 @@ def known_attackers(attackers: Iterable[Attacker[Any]]) -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _load(source: AttackerSource) -> tuple[Attacker[Any], ...]:
-    found = _run_file(source) if source.code else _load_entry_point(source.place)
+    found = _find_attackers(source) if source.code else _load_entry_point(source.place)
     several = tuple(found) if isinstance(found, (tuple, list)) else (found,)
     if not several:
         raise ConfigError(f"{source.place}: ATTACKERS is empty")
@@ -124,7 +124,9 @@ def _restore_score(source: AttackerSource, name: str) -> Any:
     return next(each.score for each in _load(source) if each.name == name)
 
 
-def _run_file(source: AttackerSource) -> object:
+def run_attacker_file(source: AttackerSource) -> ModuleType:
+    """The module of a file with an attacker. Raises `ConfigError`, in one line, for a file that fails, or imports a
+    forbidden room."""
     _check_imports(source)
     module = ModuleType(f"veilcast_attacker_{hashlib.sha256(source.code.encode()).hexdigest()[:16]}")
     module.__file__ = source.place
@@ -133,7 +135,12 @@ def _run_file(source: AttackerSource) -> object:
         exec(compile(source.code, source.place, "exec"), module.__dict__)  # noqa: S102
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
-        raise ConfigError(f"{source.place}{_line_of(error, source.place)}: {_describe(error)}") from error
+        raise ConfigError(f"{source.place}{_line_of(error, source.place)}: {describe_error(error)}") from error
+    return module
+
+
+def _find_attackers(source: AttackerSource) -> object:
+    module = run_attacker_file(source)
     for name in ("ATTACKER", "ATTACKERS"):
         if hasattr(module, name):
             return getattr(module, name)
@@ -147,14 +154,14 @@ def _load_entry_point(name: str) -> object:
     except ValueError as error:
         raise ConfigError(f"there is no entry point {name!r} of the group {GROUP}, or there are several") from error
     except Exception as error:
-        raise ConfigError(f"the entry point {name!r} of the group {GROUP} fails: {_describe(error)}") from error
+        raise ConfigError(f"the entry point {name!r} of the group {GROUP} fails: {describe_error(error)}") from error
 
 
 def _check_imports(source: AttackerSource) -> None:
     try:
         tree = ast.parse(source.code, source.place)
     except (SyntaxError, ValueError) as error:
-        raise ConfigError(f"{source.place}{_line_of(error, source.place)}: {_describe(error)}") from error
+        raise ConfigError(f"{source.place}{_line_of(error, source.place)}: {describe_error(error)}") from error
     for node in ast.walk(tree):
         names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -205,7 +212,7 @@ class _GuardedScore:
         try:
             scores = np.asarray(self.attacker.score(copy.deepcopy(observed)), np.float64)
         except Exception as error:
-            self._fail(f"{_describe(error)}{_line_of(error, self.place)}", error)
+            self._fail(describe_error(error, self.place), error)
         if isinstance(observed, StreamObservations):
             wanted = observed.candidates.shape
             if scores.shape != wanted:
@@ -235,9 +242,11 @@ def serves(attacker: Attacker[Any], kind: str) -> bool:
     return any(issubclass(observed, attacker.observes) for observed in SERVES.get(kind, ()))
 
 
-def _describe(error: BaseException) -> str:
+def describe_error(error: BaseException, place: str = "") -> str:
+    """One line: the error, and the last line of the file `place` that it passed through."""
     text = " ".join(str(error.msg if isinstance(error, SyntaxError) else error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    told = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"{told}{_line_of(error, place)}" if place else told
 
 
 def _line_of(error: BaseException, place: str) -> str:
@@ -278,6 +287,7 @@ FORBIDDEN: Final = (
     "veilcast.authority",
     "veilcast.brokers",
     "veilcast.foil",
+    "veilcast.lab.challenge",
     "veilcast.lab.measure",
     "veilcast.lab.experiment",
     "veilcast.lab.runs",
