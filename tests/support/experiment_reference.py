@@ -27,7 +27,7 @@ from veilcast.lab.experiment.definition import (
 )
 from veilcast.lab.experiment.kinds import KINDS
 from veilcast.lab.experiment.reference import describe_attackers, describe_fields, find_drawn_metrics, summarize
-from veilcast.lab.measure.verdicts import EarlierNumber, OwnCheck, PublishedNumber
+from veilcast.lab.measure.stated_numbers import EarlierNumber, OwnCheck, PublishedNumber
 from veilcast.lab.runs.stored_attack_task import STORED_ATTACKS
 from veilcast.lab.runs.table import RUNS, WITHOUT_TABLES, list_kept_tables
 

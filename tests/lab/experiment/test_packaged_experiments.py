@@ -20,7 +20,8 @@ from veilcast.lab.experiment.foil_params import StreamParams
 from veilcast.lab.experiment.mesh_params import MeshEpochs
 from veilcast.lab.experiment.params import Measure, RunParams
 from veilcast.lab.experiment.verdicts import Score, ScoreTable
-from veilcast.lab.measure.verdicts import OwnCheck, StatedNumber, judge_value
+from veilcast.lab.measure.stated_numbers import OwnCheck, StatedNumber
+from veilcast.lab.measure.verdicts import judge_value
 from veilcast.lab.runs.foil import true_streams
 from veilcast.lab.runs.mesh import coalition_training
 from veilcast.lab.runs.table import ENGINES

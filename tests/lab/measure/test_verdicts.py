@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from veilcast.lab.measure import verdicts
-from veilcast.lab.measure.verdicts import (
-    CurvePoint,
+from veilcast.lab.measure.stated_numbers import (
     EarlierNumber,
-    NoPointError,
     OwnCheck,
     PublishedNumber,
     StatedNumber,
     find_number_problems,
 )
+from veilcast.lab.measure.verdicts import CurvePoint, NoPointError
 from veilcast.lab.tables import VerdictRow
 
 

@@ -22,6 +22,7 @@ from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import wires_machines
 from veilcast.lab.runs.mesh.wire_attackers import ATTACKER_COUNT, WireCapture, score_roles
 from veilcast.lab.runs.table import list_kept_tables
+from veilcast.sim.mesh.population import TOPIC
 
 PAPER = MeshWires(nodes=16, ratio=0.25, publications=6, wire="prompt")
 HARDENED = MeshWires(nodes=16, ratio=0.25, publications=6, wire="cells", kappa=0.78, publishers=3)
@@ -140,3 +141,17 @@ def test_a_kept_run_can_be_attacked_again() -> None:
         assert [found[node] for node in sorted(found)] == scores.tolist()
     publishers = kept["truth"].filter(pa.compute.equal(kept["truth"]["role"], "publisher"))["node"].to_pylist()
     assert [int(node) for node in publishers] == np.flatnonzero(truth.publishes).tolist()
+
+
+def test_publishers_are_drawn_from_all_nodes_as_readers_are() -> None:
+    """An attacker that names nodes by their addresses must not find publishers; chance is a half."""
+    mesh = wires_machines._population(HARDENED)
+    places = {address: place for place, address in enumerate(mesh.addresses())}
+    found = [
+        places[address]
+        for seed in range(60)
+        for address, role in mesh.draw_roles(seed)[TOPIC].items()
+        if role == "publisher"
+    ]
+    assert len(found) == 180
+    assert abs(np.mean(found) - 7.5) < 1.1  # Three standard deviations of the mean of drawn places.

@@ -3,7 +3,7 @@ results are held against.
 
 The cells of an experiment are the product of its axes, once for each series. A cell and a seed are a run. A figure
 draws curves over an axis, or over the steps inside a run. Numbers are published, of an earlier run, or checks of our
-own (`lab.measure.verdicts`). Each has an expected verdict: the experiment states beforehand what will not be
+own (`lab.measure.stated_numbers`). Each has an expected verdict: the experiment states beforehand what will not be
 reproduced.
 
 A matrix shows defences (the series, down) against attackers (across): one metric in each cell, and the costs of each
@@ -30,7 +30,7 @@ from veilcast.errors import ConfigError
 from veilcast.lab.experiment.file_problems import find_problems, unknown_name
 from veilcast.lab.experiment.kinds import add_kinds, make_params
 from veilcast.lab.experiment.params import FILE, RunParams, UserFile, entry_point_names, file_path, resolve_files
-from veilcast.lab.measure.verdicts import (
+from veilcast.lab.measure.stated_numbers import (
     EarlierNumber,
     OwnCheck,
     PublishedNumber,

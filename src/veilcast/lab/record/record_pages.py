@@ -18,7 +18,7 @@ import msgspec
 
 from veilcast.lab.experiment.definition import Experiment, load_experiment, packaged_names
 from veilcast.lab.experiment.verdicts import ScoreTable
-from veilcast.lab.measure.verdicts import VERDICTS
+from veilcast.lab.measure.stated_numbers import VERDICTS
 from veilcast.lab.record.recorded_runs import Record, RecordedRun
 from veilcast.lab.report.charts import draw_standalone
 from veilcast.lab.report.figure_data import make_figure_data

@@ -15,7 +15,8 @@ from typing import Final, Literal
 from veilcast.lab.experiment import verdicts
 from veilcast.lab.experiment.definition import Experiment, Figure
 from veilcast.lab.experiment.verdicts import ScoreTable
-from veilcast.lab.measure.verdicts import CurvePoint, StatedNumber
+from veilcast.lab.measure.stated_numbers import StatedNumber
+from veilcast.lab.measure.verdicts import CurvePoint
 
 _NO_OTHERS: Final[Mapping[str, ScoreTable]] = {}
 

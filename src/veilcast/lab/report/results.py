@@ -19,7 +19,7 @@ from veilcast.lab.experiment import manifest as manifests
 from veilcast.lab.experiment.definition import Experiment
 from veilcast.lab.experiment.manifest import StoredTable, SweepManifest
 from veilcast.lab.experiment.verdicts import ScoreTable
-from veilcast.lab.measure.verdicts import VERDICTS
+from veilcast.lab.measure.stated_numbers import VERDICTS
 from veilcast.lab.storage.location import Location
 
 

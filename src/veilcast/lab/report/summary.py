@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from veilcast.lab.experiment.definition import packaged_names
-from veilcast.lab.measure.verdicts import VERDICTS
+from veilcast.lab.measure.stated_numbers import VERDICTS
 from veilcast.lab.report.markup import Markup, join, slug, tag
 from veilcast.lab.report.results import StoredResult
 from veilcast.lab.report.shapes import draw_sign

@@ -115,7 +115,7 @@ def take_capture(params: MeshWires, seed: int) -> tuple[WireCapture, CaptureRole
 class CapturedMesh(MeshPopulation, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="captured"):
     """A mesh whose publishers are drawn from all nodes, as its readers are."""
 
-    def _cast(self, seed: int) -> TopicRoles:
+    def _first_topic_roles(self, seed: int) -> TopicRoles:
         rng: Random = derive_rng(seed, "roles")
         drawn = rng.sample(self.addresses(), self.publishers + self._subscriber_count)
         publishers, readers = drawn[: self.publishers], drawn[self.publishers :]
