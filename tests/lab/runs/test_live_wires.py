@@ -91,7 +91,7 @@ def test_the_experiment_draws_what_days_give_and_its_intervals_hold_for_all_atta
     roles = {(attack, metric) for attack, metric in given if metric.startswith("auc")}
     assert drawn == roles | {("cadence", f"busy_{kind}") for kind in (*PHASE_KINDS, "anything")}
     assert drawn <= given
-    hidden = [each for each in experiment.published if each.compare == "not told from"]
+    hidden = [each for each in experiment.stated if each.compare == "not told from"]
     assert {(each.figure, each.curve) for each in hidden} == {
         ("hardened-readers" if metric == "auc" else "hardened-publishers", attack) for attack, metric in roles
     }

@@ -46,6 +46,8 @@ def replay_user_trace(
         published=(),
         earlier=(),
         checks=(),
+        overview=(),
+        costs=(),
         quick=QuickSettings(experiment.quick.seeds, shrunk),
     )
 

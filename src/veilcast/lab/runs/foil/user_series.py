@@ -67,6 +67,8 @@ def foil_user_series(name: str, experiment: Experiment, file: Path, column: str)
         published=(),
         earlier=(),
         checks=(),
+        overview=(),
+        costs=(),
     )
 
 
