@@ -53,9 +53,11 @@ def verify(arguments: argparse.Namespace, context: Context) -> Report:
         from veilcast.lab.spark.locations import open_location
     kept = Record(arguments.record)
     data = find_data_folder(arguments.data)
-    chosen, left = _choose_runs(kept.list_runs(quick=arguments.quick), arguments.names, data)
-    if not chosen and not left:
-        raise StorageError(f"{arguments.record} records no such run; `veilcast lab record` fills a record")
+    recorded = kept.list_runs(quick=arguments.quick)
+    if not recorded:
+        other = "" if arguments.quick or not kept.list_runs(quick=True) else "; --quick verifies its quick runs"
+        raise StorageError(f"{arguments.record} records no such runs; `veilcast lab record` fills a record{other}")
+    chosen, left = _choose_runs(recorded, arguments.names, data)
     options = SparkOptions.parse(arguments.conf, ui=arguments.ui, event_log=arguments.event_log)
     say: Callable[[str], object] = (lambda _: None) if arguments.json else context.say
     found: dict[str, list[str]] = {}

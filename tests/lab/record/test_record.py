@@ -144,3 +144,13 @@ def test_json_names_every_difference(kept: Path, capsys: pytest.CaptureFixture[s
     assert verify(kept, "--quick", "--json") == 13
     found = json.loads(capsys.readouterr().out)
     assert found["differences"] == len(found["runs"][f"{NAME}.kernel"]) == 1
+
+
+def test_a_record_without_such_runs_says_how_to_fill_it(
+    kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(kept / "runs")
+    assert verify(kept) == 4
+    assert "`veilcast lab record` fills a record; --quick verifies its quick runs" in capsys.readouterr().err
+    assert verify(tmp_path / "nothing", "--quick") == 4
+    assert "records no such runs" in capsys.readouterr().err
