@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,3 +82,34 @@ def test_trained_on_some_worlds_they_find_the_subscribers_of_others(fit: Fit) ->
     rng = np.random.default_rng(5)
     lost = fit(values, rng.permutation(labels))
     assert tells_nothing_of_shuffled_labels(lost.scores(judged[0][0]), judged[0][1])
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_how_sums_are_rounded_does_not_show_in_the_weights(fit: Fit) -> None:
+    """Rows in another order are the same question, but every sum of it is rounded elsewhere."""
+    rng = np.random.default_rng(6)
+    values, labels = sample(rng, 4000)
+    order = rng.permutation(len(labels))
+    assert np.allclose(fit(values, labels).weights, fit(values[order], labels[order]).weights, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_the_weights_lose_least(fit: Fit) -> None:
+    """The loss grows in every direction from them, by a small step of each weight."""
+    values, labels = sample(np.random.default_rng(7), 300)
+    found = fit(values, labels)
+
+    def loss(weights: NDArray[np.float64]) -> float:
+        logits = replace(found, weights=weights).scores(values)
+        best = min(
+            float(np.sum(np.logaddexp(0, logits + shift) - labels * (logits + shift)))
+            for shift in np.linspace(-4, 4, 1601)
+        )
+        return best + 3.0 * float(np.sum(weights**2))
+
+    least = loss(found.weights)
+    for step in (0.05, -0.05):
+        for at in range(len(found.weights)):
+            moved = found.weights.copy()
+            moved[at] += step
+            assert loss(moved) > least + 1e-3

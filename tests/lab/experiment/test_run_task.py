@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.lab.experiment.mesh_params import MeshFlows
@@ -78,3 +79,16 @@ def test_our_own_errors_stay_what_they_are() -> None:
 
     with pytest.raises(ConfigError, match=r"^the data folder lacks edges\.csv$"):
         rows(run, 0)
+
+
+def test_a_run_multiplies_matrices_in_one_thread_and_gives_the_threads_back() -> None:
+    seen: list[int] = []
+
+    def count_threads(params: object, seed: int, data: Path | None) -> list[Measure]:
+        seen.append(max(library["num_threads"] for library in threadpool_info()))
+        return [Measure("x", "y", 0.0, 1.0)]
+
+    with threadpool_limits(2):
+        rows(count_threads, 0)
+        assert {library["num_threads"] for library in threadpool_info()} == {2}
+    assert set(seen) == {1}

@@ -8,14 +8,17 @@ An error names the run that raised it.
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 import pyarrow as pa
+from threadpoolctl import threadpool_limits
 
 from veilcast.decoding import JsonDecoder
 from veilcast.errors import LocalError, TamperedError, VeilcastError
@@ -44,22 +47,26 @@ class RunTask(msgspec.Struct, frozen=True):
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One batch of rows for each batch of numbers: a batch for each run would cost as much again as the runs."""
         schema = task_schema()
-        for batch in batches:
-            rows: list[_Row] = []
-            for at, seeds in self._divide(batch["id"].to_pylist()):
-                cell, params = self.cells[at]
-                kept = KeptWriter(self.keep, at, cell, params, seeds) if self.keep is not None else None
-                for seed in seeds:
-                    start = time.perf_counter()
-                    found = self._rows(cell, params, seed, kept)
-                    took = time.perf_counter() - start
-                    rows += [(*row, took, "") for row in found]
-                if kept is not None:
-                    listed = msgspec.json.encode(kept.finish()).decode()
-                    rows.append((cell, seeds[-1], "", "", 0.0, 0.0, 0.0, listed))
-            columns = zip(*rows, strict=True)
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        with one_thread():
+            for batch in batches:
+                yield self._make_batch(batch, schema)
+
+    def _make_batch(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        rows: list[_Row] = []
+        for at, seeds in self._divide(batch["id"].to_pylist()):
+            cell, params = self.cells[at]
+            kept = KeptWriter(self.keep, at, cell, params, seeds) if self.keep is not None else None
+            for seed in seeds:
+                start = time.perf_counter()
+                found = self._rows(cell, params, seed, kept)
+                took = time.perf_counter() - start
+                rows += [(*row, took, "") for row in found]
+            if kept is not None:
+                listed = msgspec.json.encode(kept.finish()).decode()
+                rows.append((cell, seeds[-1], "", "", 0.0, 0.0, 0.0, listed))
+        columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _divide(self, numbers: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
         """The cells and seeds of these numbers. Runs of one cell are neighbours."""
@@ -89,6 +96,16 @@ class RunTask(msgspec.Struct, frozen=True):
         rows = sorted((cell, seed, *msgspec.structs.astuple(measure)) for measure in measures)
         _check(run, rows)
         return rows
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep the products of matrices in one thread: several threads add in another order, and round differently. An
+    executor of Spark has its cores busy with tasks as well."""
+    if "scipy" in sys.modules:
+        import scipy.linalg  # noqa: F401  it brings a library for matrices of its own, and only what is loaded is kept
+    with threadpool_limits(1):
+        yield
 
 
 def task_schema() -> pa.Schema:

@@ -24,7 +24,7 @@ from veilcast.lab.attack.table_engine import AnyTable, LocalTable, engine_of, gr
 from veilcast.lab.experiment.kept_tables import KeptFile, KeptGroup, KeptOutput, KeptWriter, run_name
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.recorder import record_tables
-from veilcast.lab.experiment.task import PARAMS_DECODER, task_schema
+from veilcast.lab.experiment.task import PARAMS_DECODER, one_thread, task_schema
 from veilcast.lab.spark.locations import LocationAddress
 from veilcast.lab.storage.location import LocalDirectory
 
@@ -82,9 +82,10 @@ class AttackTask(msgspec.Struct, frozen=True):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         install_attackers(self.sources)
-        for batch in batches:
-            for number in batch["id"].to_pylist():
-                yield from self.attack_group(self.groups[number]).to_batches()
+        with one_thread():
+            for batch in batches:
+                for number in batch["id"].to_pylist():
+                    yield from self.attack_group(self.groups[number]).to_batches()
 
     def attack_group(self, group: KeptGroup) -> pa.Table:
         """The rows of `GroupResult.finish`."""
