@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from veilcast.net.control_protocol import Peer, Status, Waiting
     from veilcast.net.sync_client import BlockingClient, BlockingSubscription, connect_sync
     from veilcast.topics.interests import All, Box, Equal, Label, Range
+    from veilcast.topics.predicates import parse_predicates
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -41,6 +42,7 @@ else:
             "veilcast.net.sync_client": ("BlockingClient", "BlockingSubscription", "connect_sync"),
             "veilcast.net.client": ("Client", "Connection", "Subscription", "connect"),
             "veilcast.topics.interests": ("All", "Box", "Equal", "Label", "Range"),
+            "veilcast.topics.predicates": ("parse_predicates",),
         },
     )
 
@@ -63,6 +65,7 @@ __all__ = [
     "Box",
     "Equal",
     "All",
+    "parse_predicates",
     "Publication",
     "Note",
     "VeilcastError",

@@ -28,10 +28,10 @@ from veilcast.brokers.overlay import hop_of_node, node_id
 from veilcast.brokers.routing import claims
 from veilcast.brokers.routing import router as routing_module
 from veilcast.brokers.routing.claim_semantics import PlainInterest, predicate_codec
-from veilcast.brokers.routing.predicates import parse_predicates
 from veilcast.errors import ExcessError, ForgedError, RemoteError, StaleError
 from veilcast.machine import Address
 from veilcast.topics import All, Conjunction, Equal, Label, Range
+from veilcast.topics.predicates import parse_predicates
 from veilcast.wire.brokers import Claim, Routing
 
 # --- Figure 1 ---------------------------------------------------------------------------------------------------------

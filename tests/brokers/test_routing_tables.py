@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from veilcast.brokers.routing import tables as tables_module
 from veilcast.brokers.routing.claim_semantics import PlainPredicates
-from veilcast.brokers.routing.predicates import conforms, covers, overlaps, parse_predicates
+from veilcast.brokers.routing.covering import conforms, covers, overlaps
 from veilcast.brokers.routing.tables import ID_MAX, RoutingTables, RoutingUpdate, TableEntry
 from veilcast.errors import ExcessError, ForgedError, LocalError
 from veilcast.machine import Address, Publication
 from veilcast.topics import Conjunction, Label
+from veilcast.topics.predicates import parse_predicates
 
 
 def hop(name: object) -> Address:
@@ -248,7 +249,7 @@ def test_nothing_is_left_when_all_claims_have_ended(seed: int) -> None:
 
 
 def test_covering_sends_less() -> None:
-    def sent(interests: list[Conjunction]) -> int:
+    def sent(interests: Sequence[Conjunction]) -> int:
         overlay = TableOverlay(list(pairwise([f"B{at}" for at in range(6)])))
         overlay.do("B0", overlay.brokers["B0"].advertise(b"a", M1, hop("P")))
         overlay.sent = 0

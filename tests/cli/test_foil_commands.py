@@ -47,6 +47,15 @@ def test_the_broker_sees_the_true_value_among_fakes_without_its_position(
     assert len(set(found["truth"])) > 1, "the order is a new one each time"
 
 
+def test_a_domain_may_begin_below_zero(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "cold.csv").write_text("temp\n-19.5\n-3\n12\n")
+    code, out, err = run(capsys, "foil", "show", "cold.csv", "temp", "--domain", "-20..60", "--json", "--truth")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    true = [candidates[place] for candidates, place in zip(found["candidates"], found["truth"], strict=True)]
+    assert true == pytest.approx([-19.5, -3, 12], abs=80 / 2**16)
+
+
 def test_the_picture_has_a_column_for_each_event_and_marks_the_truth_on_request(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,9 @@ import pytest
 from support.waits import HANG_S, wait_until
 from veilcast.authority.secret_file import lock_directory
 from veilcast.cli import passphrase
+from veilcast.cli.commands import parse
 from veilcast.cli.context import Context
+from veilcast.cli.input_checks import parse_value
 from veilcast.cli.main import main
 from veilcast.cli.phrases import format_duration
 from veilcast.cli.status import anonymity_warning
@@ -30,7 +32,7 @@ from veilcast.net.control_protocol import Status
 from veilcast.node.config import parse_config
 from veilcast.node.relay import encode_server_line
 from veilcast.relay.transformation_key import ServerKeys
-from veilcast.topics import All, Label, Range
+from veilcast.topics import All, Conjunction, Equal, Label, Range
 
 TESTS = str(Path(__file__).parents[1])
 NODE = """
@@ -316,6 +318,12 @@ def test_a_descriptor_without_a_passphrase_is_refused(content: bytes) -> None:
         ("sub --range temp ..", "write LOW..HIGH"),
         ("sub --range temp a..b", "write LOW..HIGH"),
         ("sub --range temp 25..20", "range of 'temp' is empty"),
+        ("sub --range temp -10..-20", "range of 'temp' is empty"),
+        ("sub --where price>50", "predicates: cannot read 'price>50'; write [attribute,operator,value]"),
+        ("sub --where [price,>,50],", "predicates: one is missing; write [attribute,operator,value]"),
+        ("sub --where [class,>,bar]", "'class' is compared with a string: only ="),
+        ("sub --where [price,!=,5]", "an operator is one of = < <= > >=, not '!='"),
+        ("sub --where [price,>,60],[price,<,50]", "range of 'price' is empty"),
         ("pub a -m x --value temp", "write NAME=VALUE"),
         ("pub a -m x", "there is no node.toml"),
         ("status -c none.toml", "there is no none.toml"),
@@ -397,12 +405,29 @@ def test_a_membership_that_is_over_is_the_first_thing_to_be_warned_of() -> None:
 
 
 def test_options_become_an_interest() -> None:
-    assert parse_interest("news", []) == Label("news")
-    assert parse_interest(None, [["temp", "20..25"]]) == Range("temp", 20, 25)
-    assert parse_interest("news", [["temp", "-1.5.."]]) == All(Label("news"), Range("temp", -1.5, None))
-    assert parse_interest(None, [["temp", "..1e3"]]) == Range("temp", None, 1000.0)
+    def interest(*options: str) -> Conjunction:
+        return parse_interest(parse(["sub", *options]))
+
+    assert interest("news") == Label("news")
+    assert interest("--range", "temp", "20..25") == Range("temp", 20, 25)
+    assert interest("--range", "temp", "-10..5", "news") == All(Label("news"), Range("temp", -10, 5))
+    assert interest("news", "--range", "temp", "-1.5..") == All(Label("news"), Range("temp", -1.5, None))
+    assert interest("--range", "temp", "-.5..-.25") == Range("temp", -0.5, -0.25)
+    assert interest("--range", "temp", "..-1e3") == Range("temp", None, -1000.0)
+    price = Range("price", -50, None, low_open=True)
+    assert interest("--where", "[class,=,bar],[price,>,-50]").constraints == (Equal("class", "bar"), price)
+    several = ("news", "--range", "temp", "-10..5", "--where", "[class,=,bar]", "--where", "[price,>,-50]")
+    assert interest(*several) == All(Label("news"), Range("temp", -10, 5), All(Equal("class", "bar"), price))
     with pytest.raises(ConfigError):
-        parse_interest(None, [])
+        interest()
+
+
+def test_a_value_is_a_number_if_it_looks_like_one_and_text_in_quotes() -> None:
+    assert parse_value("temp=-21.5") == ("temp", -21.5)
+    assert parse_value("class=bar") == ("class", "bar")
+    assert parse_value("zip='80331'") == ("zip", "80331")
+    assert parse_value('zip="80331"') == ("zip", "80331")
+    assert parse_value("name=O'Neill") == ("name", "O'Neill")
 
 
 def test_nothing_in_a_note_can_steer_a_terminal_or_break_a_line() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -26,12 +27,18 @@ if TYPE_CHECKING:
 class CommandParser(argparse.ArgumentParser):
     """The parser of every command: argparse, with errors that name the next step.
 
-    Two things differ from argparse. A mistyped command, option or choice is answered with the nearest one that exists.
-    An argument that a command does not take is an error of that command, with its usage, and not one of `veilcast`.
+    Three things differ from argparse. A mistyped command, option or choice is answered with the nearest one that
+    exists. An argument that a command does not take is an error of that command, with its usage, and not one of
+    `veilcast`. An argument that begins with a minus and a digit is a value, as in `--range temp -10..5`; no option
+    begins so.
     """
 
     advice = ""
     """The next step after a surplus positional argument; a command that knows one sets it on its parser."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._negative_number_matcher = _NEGATIVE
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, rest = super().parse_known_args(args, namespace)
@@ -159,6 +166,8 @@ def _json(data: dict[str, Any]) -> str:
 
     return json.dumps(data, sort_keys=True)
 
+
+_NEGATIVE: Final = re.compile(r"-\.?\d")
 
 COMMANDS: Final = (
     Command("demo", "private networks on this machine, attacked and measured", "local"),

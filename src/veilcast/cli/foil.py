@@ -20,8 +20,7 @@ import msgspec
 from veilcast.cli import service_run
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
-from veilcast.cli.input_checks import check_range
-from veilcast.cli.pub import number_or_text, parse_value
+from veilcast.cli.input_checks import check_range, parse_value
 from veilcast.cli.running_node import config_path
 from veilcast.cli.sub import COUNT_MAX, as_json, as_line, parse_interest
 from veilcast.errors import ConfigError, StorageError, UnreachableError
@@ -32,6 +31,7 @@ from veilcast.net.service import serve
 from veilcast.node.config import NodeConfig, load_config
 from veilcast.node.foil import FoilSettings
 from veilcast.topics import Label
+from veilcast.topics.predicates import number_or_text
 
 
 def publish(arguments: argparse.Namespace, context: Context) -> Report:
@@ -64,7 +64,7 @@ def publish(arguments: argparse.Namespace, context: Context) -> Report:
 def subscribe(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.count is not None:
         check_range("--count", arguments.count, 1, COUNT_MAX)
-    interest = parse_interest(arguments.topic, arguments.range)
+    interest = parse_interest(arguments)
     show = as_json if arguments.json else as_line
 
     async def work(me: Client) -> None:

@@ -1,4 +1,4 @@
-"""Checks of what a person gives to a command: numbers within their bounds, and readable files."""
+"""Checks of what a person gives to a command: values of attributes, numbers within their bounds, and readable files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from veilcast.errors import ConfigError, StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from veilcast.machine import Value
 
 
 def check_range(option: str, value: int, low: int, high: int) -> None:
@@ -23,3 +25,13 @@ def read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def parse_value(text: str) -> tuple[str, Value]:
+    """Parse `temp=21.5`, `floor=3` or `class=tech`; the value is a number if it looks like one and is not in quotes."""
+    from veilcast.topics.predicates import literal_value  # Most commands have no values.
+
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise ConfigError(f"--value {text!r}: write NAME=VALUE")
+    return name, literal_value(value)

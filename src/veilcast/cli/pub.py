@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 
 from veilcast.cli.context import Context, Report
-from veilcast.cli.input_checks import read_file
+from veilcast.cli.input_checks import parse_value, read_file
 from veilcast.cli.phrases import format_delay, is_worth_telling, pluralize
 from veilcast.cli.running_node import config_path, warn_if_hindered
-from veilcast.errors import ConfigError
-from veilcast.machine import Publication, Value
+from veilcast.machine import Publication
 from veilcast.net.sync_client import connect_sync
 from veilcast.topics import Label
 
@@ -36,23 +35,3 @@ def pub(arguments: argparse.Namespace, context: Context) -> Report:
         {"published": len(body), "delay": delay_data},
         [f"published {pluralize(len(body), 'byte')}; the node has it on its disk"],
     )
-
-
-def parse_value(text: str) -> tuple[str, Value]:
-    """Parse `temp=21.5`, `floor=3` or `class=tech`; the value is a number if it looks like one."""
-    name, equals, value = text.partition("=")
-    if not name or not equals or not value:
-        raise ConfigError(f"--value {text!r}: write NAME=VALUE")
-    return name, number_or_text(value)
-
-
-def number_or_text(text: str) -> Value:
-    """Return a number if the text looks like one; "1_000" stays text, because it is a number for Python alone."""
-    if "_" in text:
-        return text
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -11,19 +11,19 @@ from typing import Any, Final
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.input_checks import check_range
-from veilcast.cli.pub import number_or_text
 from veilcast.cli.running_node import config_path, warn_if_hindered
 from veilcast.cli.status_wording import mode_texts
 from veilcast.errors import ConfigError
 from veilcast.machine import Note
 from veilcast.net.sync_client import connect_sync
 from veilcast.topics import All, Conjunction, Label, Range
+from veilcast.topics.predicates import number_or_text, parse_predicates
 
 
 def sub(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.count is not None:
         check_range("--count", arguments.count, 1, COUNT_MAX)
-    interest = parse_interest(arguments.topic, arguments.range)
+    interest = parse_interest(arguments)
     show = as_json if arguments.json else as_line
     # SIGTERM ends the subscription in an orderly way, too.
     signal.signal(signal.SIGTERM, _interrupt)
@@ -48,11 +48,14 @@ def _interrupt(*_: object) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def parse_interest(topic: str | None, ranges: list[list[str]]) -> Conjunction:
-    parts: list[Conjunction] = [Label(topic)] if topic is not None else []
-    parts += [parse_range(name, bounds) for name, bounds in ranges]
+def parse_interest(arguments: argparse.Namespace) -> Conjunction:
+    """Parse TOPIC, `--range` and `--where`: a note must meet all of them."""
+    parts: list[Conjunction] = [Label(arguments.topic)] if arguments.topic is not None else []
+    parts += [parse_range(name, bounds) for name, bounds in arguments.range]
+    if arguments.where:
+        parts.append(parse_predicates(",".join(arguments.where)))
     if not parts:
-        raise ConfigError("name a TOPIC, or a --range, or both")
+        raise ConfigError("name a TOPIC, a --range or --where, or several of them")
     return parts[0] if len(parts) == 1 else All(*parts)
 
 

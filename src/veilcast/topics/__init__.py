@@ -3,6 +3,7 @@
 Imports only the errors and the machine contract; no clock, no randomness, no I/O.
 
     interests      labels, ranges, boxes, conjunctions; `matches` is the specification (P2, section 3)
+    predicates     interests in writing: `[class,=,bar],[price,>,50]` (P4, Fig. 1)
     domain         the declared attributes of a topic and their resolution
     schema_check   the check of a member's publications and subscriptions against the declaration
     routing_cells  a topic cut into coarse boxes, each of which can be routed by itself

@@ -1,7 +1,7 @@
 """Claims (advertisements and subscriptions), and where publications go by them.
 
     claims                     what a claim contains, and how a broker checks it
-    predicates                 the paper's predicates, and which interest covers which
+    covering                   which interest covers which, and which advertisement overlaps a subscription
     claim_semantics            the two encodings of predicates, and when claims cover, overlap or match
     tables                     the routing tables of one broker
     votes                      claims that are not believed yet

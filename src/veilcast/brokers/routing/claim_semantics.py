@@ -28,7 +28,7 @@ import msgspec
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.authority.topic_record import Profile
-from veilcast.brokers.routing import predicates
+from veilcast.brokers.routing import covering
 from veilcast.core.match_elements import (
     ElementGroups,
     derive_element_key,
@@ -113,22 +113,22 @@ class PlainPredicates:
         return None
 
     def covers(self, s: Conjunction, t: Conjunction) -> bool:
-        return predicates.covers(s, t)
+        return covering.covers(s, t)
 
     def covers_advertisement(self, a: Conjunction, b: Conjunction) -> bool:
-        return a == b or (not _free_attributes(b) and predicates.covers_advertisement(a, b))
+        return a == b or (not _free_attributes(b) and covering.covers_advertisement(a, b))
 
     def overlaps(self, advertisement: Conjunction, subscription: Conjunction) -> bool:
         others, advertised = _free_attributes(advertisement), advertisement.constraints
         return all(
-            constraint.attribute in others or any(predicates.intersects(constraint, each) for each in advertised)
+            constraint.attribute in others or any(covering.intersects(constraint, each) for each in advertised)
             for constraint in subscription.constraints
         )
 
     def conforms(self, publication: Publication, advertisement: Conjunction) -> bool:
         others = _free_attributes(advertisement)
         pairs = tuple(pair for pair in publication.pairs if pair[0] not in others) if others else publication.pairs
-        return predicates.conforms(Publication(pairs), advertisement)
+        return covering.conforms(Publication(pairs), advertisement)
 
     def matches(self, publication: Publication, subscription: Conjunction) -> bool:
         return subscription.matches(publication)

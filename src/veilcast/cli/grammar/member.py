@@ -10,8 +10,8 @@ from veilcast.cli.grammar.options import (
     Later,
     add_config,
     add_group,
+    add_interest,
     add_passphrase_source,
-    add_range,
     add_values,
     runs,
 )
@@ -40,9 +40,9 @@ def add_pub(commands: Any) -> None:
 def add_sub(commands: Any) -> None:
     text = "subscribe through the running node and print its notes, one a line, until Ctrl-C or --count"
     sub = commands.add_parser("sub", help="subscribe through the running node", description=text)
-    text = "the topic to subscribe to; may be left out if exactly one topic declares the attributes of the ranges"
+    text = "the topic to subscribe to; may be left out if exactly one topic declares the attributes"
     sub.add_argument("topic", metavar="TOPIC", nargs="?", help=text)
-    add_range(sub)
+    add_interest(sub)
     sub.add_argument("--count", type=int, metavar="N", help="end after N notes")
     sub.add_argument(
         "--keep",

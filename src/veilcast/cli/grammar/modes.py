@@ -11,11 +11,11 @@ from veilcast.cli.grammar.options import (
     Later,
     add_config,
     add_group,
+    add_interest,
     add_keyring,
     add_network_verb,
     add_own_config,
     add_passphrase_source,
-    add_range,
     add_values,
     runs,
 )
@@ -120,9 +120,12 @@ def add_foil(commands: Any) -> None:
     text = "subscribe and print notes, one a line, until Ctrl-C or --count; a message says when the broker has accepted"
     subscribe = verbs.add_parser("subscribe", help="print the true events that match", description=text)
     subscribe.add_argument(
-        "topic", metavar="TOPIC", nargs="?", help="the topic to subscribe to; may be left out if a range identifies it"
+        "topic",
+        metavar="TOPIC",
+        nargs="?",
+        help="the topic to subscribe to; may be left out if an attribute identifies it",
     )
-    add_range(subscribe)
+    add_interest(subscribe)
     subscribe.add_argument("--count", type=int, metavar="N", help="end after N notes")
     subscribe.add_argument("--keep", action="store_true", help="let the broker go on collecting for the next call")
 

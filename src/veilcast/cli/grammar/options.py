@@ -79,14 +79,22 @@ def add_keyring(parser: argparse.ArgumentParser, of: str) -> None:
     parser.add_argument("--passphrase-file", type=Path, metavar="FILE", help="read the keyring's passphrase from FILE")
 
 
-def add_range(parser: argparse.ArgumentParser) -> None:
+def add_interest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--range",
         nargs=2,
         action="append",
         default=[],
         metavar=("NAME", "LOW..HIGH"),
-        help="only notes with the attribute in this range, as in --range temp 20..25; either end may be left out",
+        help="only notes with the attribute in this range, as in --range temp -10..5; either end may be left out",
+    )
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="PREDICATES",
+        help="only notes that meet all predicates, as in --where '[class,=,bar],[price,>,50]'; operators are"
+        " = < <= > >=, and a value in quotes is text",
     )
 
 
@@ -96,7 +104,7 @@ def add_values(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a value of an attribute; may be given several times",
+        help="a value of an attribute, which is text if it is in quotes; may be given several times",
     )
 
 

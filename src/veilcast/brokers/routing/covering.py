@@ -1,7 +1,7 @@
-"""Predicates (P4, Fig. 1): `[class,=,bar],[price,>,50]` as interests, and which interest covers which.
+"""Covering (P4, section 2): which interest covers which, and which advertisement overlaps which subscription.
 
-A predicate is an attribute, an operator and a value, and becomes a constraint of `topics`, which defines what a match
-is. This module answers what brokers need to know to avoid forwarding redundant claims:
+An interest is a conjunction of constraints of `topics`, which defines what a match is. This module answers what brokers
+need to know to avoid forwarding redundant claims:
 
 - s covers t if s matches everything that t matches. A publication meets a constraint by any of its pairs. So s covers t
   exactly if every constraint of s contains a constraint of t. (If one contains none, take for each constraint of t a
@@ -16,44 +16,8 @@ count as different: some covering is missed then, and nothing is ever lost.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Final, TypeAlias
-
-from veilcast.errors import LocalError
-from veilcast.machine import Publication, Value
-from veilcast.topics import All, Conjunction, Constraint, Equal, Range
-
-Predicate: TypeAlias = tuple[str, str, Value]
-"""Attribute, operator (=, <, <=, >, >=), value."""
-
-
-def make_interest(predicates: Sequence[Predicate]) -> Conjunction:
-    """The conjunction of these predicates."""
-    return All(*(make_constraint(*predicate) for predicate in predicates))
-
-
-def make_constraint(attribute: str, operator: str, value: Value) -> Constraint:
-    if isinstance(value, str):
-        if operator != "=":
-            raise LocalError(f"{attribute!r} is compared with a string: only = can be asked of it, not {operator!r}")
-        return Equal(attribute, value)
-    match operator:
-        case "=":
-            return Range(attribute, value, value)
-        case ">" | ">=":
-            return Range(attribute, value, None, low_open=operator == ">")
-        case "<" | "<=":
-            return Range(attribute, None, value, high_open=operator == "<")
-    raise LocalError(f"an operator is one of = < <= > >=, not {operator!r}")
-
-
-def parse_predicates(text: str) -> Conjunction:
-    """Parse the notation of the paper and of PADRES: `[class,=,bar],[price,>,50]`. A number in quotes is a string."""
-    found = list(_PREDICATE.finditer(text))
-    if not found or _rest(text, found).strip(" ,"):
-        raise LocalError("predicates are written [attribute,operator,value], with commas between them")
-    return make_interest([(each["attribute"], each["operator"], _value(each["value"])) for each in found])
+from veilcast.machine import Publication
+from veilcast.topics import Conjunction, Constraint, Equal, Range
 
 
 def covers(s: Conjunction, t: Conjunction) -> bool:
@@ -119,27 +83,3 @@ def _reaches(lower: Range, upper: Range) -> bool:
     if lower.high is None or upper.low is None:
         return True
     return upper.low < lower.high or (upper.low == lower.high and not (upper.low_open or lower.high_open))
-
-
-def _value(text: str) -> Value:
-    text = text.strip()
-    if text[:1] in "'\"" and len(text) >= 2 and text[-1] == text[0]:
-        return text[1:-1]
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _rest(text: str, found: Sequence[re.Match[str]]) -> str:
-    """The text between and around the predicates."""
-    ends = [0, *(each.end() for each in found)]
-    starts = [*(each.start() for each in found), len(text)]
-    return "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
-
-
-_PREDICATE: Final = re.compile(
-    r"\[\s*(?P<attribute>[^\],]*?)\s*,\s*(?P<operator>[^\],]*?)\s*,\s*(?P<value>\"[^\"]*\"|'[^']*'|[^\],]*?)\s*\]"
-)

@@ -1,27 +1,23 @@
-"""Predicates are interests, and one covers another exactly if it matches everything that the other does."""
+"""One interest covers another exactly if it matches everything that the other does."""
 
 from __future__ import annotations
 
 from itertools import chain, combinations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from veilcast.brokers.routing.predicates import (
+from veilcast.brokers.routing.covering import (
     conforms,
     covers,
     covers_advertisement,
     intersects,
     is_within,
-    make_constraint,
-    make_interest,
     overlaps,
-    parse_predicates,
 )
-from veilcast.errors import LocalError
 from veilcast.machine import Publication, Value
 from veilcast.topics import All, Box, Conjunction, Constraint, Equal, Label, Range
+from veilcast.topics.predicates import make_interest
 
 POINTS: list[Value] = [-0.5, 0, 0.5, 1, 1.5, 2, 2.5, "x", "y"]
 """Every range with ends 0, 1, 2 that differs from another does so at one of these."""
@@ -151,38 +147,3 @@ def test_a_publication_with_more_than_was_advertised_does_not_conform() -> None:
     assert not conforms(Publication((("class", "bar"),)), a)
     assert not conforms(Publication((("class", "bar"), ("price", 5), ("volume", 1))), a)
     assert not conforms(Publication((("class", "bar"), ("price", 5), ("price", -1))), a)
-
-
-# --- writing them -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("operator", "inside", "outside"),
-    [("=", [5], [4.9, 5.1]), (">", [5.1], [5]), (">=", [5], [4.9]), ("<", [4.9], [5]), ("<=", [5], [5.1])],
-)
-def test_operators_compare_as_written(operator: str, inside: list[float], outside: list[float]) -> None:
-    made = make_constraint("price", operator, 5)
-    assert all(made.admits(value) for value in inside)
-    assert not any(made.admits(value) for value in outside)
-    assert not made.admits("5")
-
-
-def test_the_notation_of_the_paper_is_parsed() -> None:
-    assert parse_predicates("[class,=,bar],[price,>,50]").constraints == (
-        Equal("class", "bar"),
-        Range("price", 50, None, low_open=True),
-    )
-    assert parse_predicates(" [ price , <= , 2.5 ] , [zip,=,'123']").constraints == (
-        Range("price", None, 2.5),
-        Equal("zip", "123"),
-    )
-    assert parse_predicates('[title,=,"a, b"]').constraints == (Equal("title", "a, b"),)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "class = bar", "[class,=]", "[class,=,bar] and more", "[class,>,bar]", "[price,!,5]", "[,=,x]", "[a,=,]"],
-)
-def test_invalid_predicates_are_refused(text: str) -> None:
-    with pytest.raises(LocalError):
-        parse_predicates(text)
