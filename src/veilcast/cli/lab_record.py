@@ -25,6 +25,7 @@ def record(arguments: argparse.Namespace, _: Context) -> Report:
     with lab_extra():
         from veilcast.lab.record.record_pages import render_record
         from veilcast.lab.record.recorded_runs import Record, choose_drawn_scores, describe_run
+        from veilcast.lab.record.verification import judge_recorded
         from veilcast.lab.report.results import read_results
         from veilcast.lab.spark.locations import open_location
     kept, added, left = Record(arguments.out), list[str](), list[str]()
@@ -36,6 +37,8 @@ def record(arguments: argparse.Namespace, _: Context) -> Report:
                 continue
             kept.write_run(run, choose_drawn_scores(result.experiment, result.score_rows), result.verdicts)
             added.append(run.name)
+    for run in kept.list_runs():
+        kept.write_verdicts(run, judge_recorded(kept, run))
     pages = render_record(kept)
     for name, text in pages.items():
         path = arguments.out / name

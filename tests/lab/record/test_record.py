@@ -84,6 +84,15 @@ def test_a_verdict_that_is_falsified_is_found(kept: Path, capsys: pytest.Capture
     assert "and now" in printed
 
 
+def test_verdicts_are_judged_again_from_the_recorded_scores(made: Path, kept: Path) -> None:
+    """So a statement that was corrected needs no new runs."""
+    verdicts = f"runs/{NAME}.kernel.verdicts.csv"
+    (kept / verdicts).write_text((kept / verdicts).read_text().replace("not reproduced", "fits"))
+    assert verify(kept) == 13
+    assert main(["lab", "record", "-o", str(kept)]) == 0
+    assert (kept / verdicts).read_bytes() == (made / verdicts).read_bytes()
+
+
 def test_an_expectation_that_does_not_come_out_is_found(made: Path) -> None:
     record = Record(made)
     (run,) = record.list_runs()

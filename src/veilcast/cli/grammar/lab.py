@@ -126,9 +126,10 @@ def add_lab(commands: Any) -> None:
         "record",
         help="put complete results into a record, and write its pages",
         description="Copy what complete results say (scores, verdicts, and how they were made) into a record, a "
-        "directory that is small enough for a repository, and write its pages and figures again.",
+        "directory that is small enough for a repository. Then judge all recorded scores by the experiments as they "
+        "stand, and write the pages and figures again.",
     )
-    record.add_argument("dirs", nargs="*", metavar="DIR", help="directories of `lab run --out`; none: the pages alone")
+    record.add_argument("dirs", nargs="*", metavar="DIR", help="directories of `lab run --out`; none: add nothing")
     record.add_argument("-o", "--out", type=Path, default=Path(_RECORD), metavar="DIR", help=f"the record ({_RECORD})")
     runs(record, Later("lab_record", "record"))
 

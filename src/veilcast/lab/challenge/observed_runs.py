@@ -23,6 +23,7 @@ from veilcast.errors import ConfigError
 from veilcast.lab.challenge.broker_wires import BrokerWires, list_members, observe_wires
 from veilcast.lab.challenge.plan import Part, Setting
 from veilcast.lab.experiment.kinds import make_params
+from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.experiment.params import RunParams
 from veilcast.lab.experiment.recorder import TableRecorder
 from veilcast.lab.runs.foil.guesses import foil_streams
@@ -94,6 +95,11 @@ def _record(setting: Setting, params: RunParams, run: str, seed: int) -> dict[st
     """The tables of a run that an experiment could make."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in (*setting.block.tables, "truth", "presence")}
     recorder = TableRecorder(run, {name: each.append for name, each in parts.items()})
+    if isinstance(params, MeshWires):
+        from veilcast.lab.runs.mesh import wires_machines
+
+        wires_machines.observe(params, seed, recorder)
+        return {name: pa.concat_tables(each) for name, each in parts.items()}
     unattacked = {name: () for name in ("attacks", "observers") if hasattr(params, name)}
     find_run(_RUNS[setting.block.kind])(msgspec.structs.replace(params, **unattacked), seed, None, recorder)  # type: ignore[call-arg]
     return {name: pa.concat_tables(each) for name, each in parts.items()}

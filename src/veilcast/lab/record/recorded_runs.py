@@ -76,9 +76,12 @@ class Record:
     def write_run(self, run: RecordedRun, scores: Iterable[ScoreRow], verdicts: Iterable[VerdictRow]) -> None:
         """Write the files; the JSON file last, since it says that the others are whole."""
         _write(self._path(run, "scores"), _encode_rows(ScoreRow, scores))
-        _write(self._path(run, "verdicts"), _encode_rows(VerdictRow, verdicts))
+        self.write_verdicts(run, verdicts)
         encoded = msgspec.json.format(msgspec.json.encode(run), indent=1)
         _write(self.directory / _folder(run.quick) / f"{run.name}.json", encoded + b"\n")
+
+    def write_verdicts(self, run: RecordedRun, verdicts: Iterable[VerdictRow]) -> None:
+        _write(self._path(run, "verdicts"), _encode_rows(VerdictRow, verdicts))
 
     def _path(self, run: RecordedRun, table: str) -> Path:
         return self.directory / _folder(run.quick) / f"{run.name}.{table}.csv"

@@ -66,6 +66,12 @@ def verify_run(
     return [*found, *compare_scores(recorded, choose_drawn_scores(experiment, scores))]
 
 
+def judge_recorded(record: Record, run: RecordedRun) -> list[VerdictRow]:
+    """The verdicts on the recorded scores, by the experiment as it stands now."""
+    name, experiment = load_experiment(run.experiment)
+    return _judge(name, experiment, record.read_scores(run), run.engine)
+
+
 def compare_scores(recorded: Iterable[ScoreRow], found: Iterable[ScoreRow]) -> Iterator[str]:
     """A line for each recorded score that is not made again, and for each that is made and not recorded."""
     made = {_key(row): row for row in found}
@@ -89,8 +95,7 @@ def check_verdicts(
     engine: str = "kernel",
 ) -> Iterator[str]:
     """A line for each recorded verdict that does not follow from the recorded scores, or that nobody expects."""
-    table = ScoreTable(msgspec.structs.asdict(row) for row in scores)
-    judged = {(row.figure, row.what): row for row in judge_numbers(name, experiment, table, engine)}
+    judged = {(row.figure, row.what): row for row in _judge(name, experiment, scores, engine)}
     recorded = {(row.figure, row.what): row for row in recorded_rows}
     for key in sorted(judged.keys() | recorded.keys()):
         old, new = recorded.get(key), judged.get(key)
@@ -103,6 +108,11 @@ def check_verdicts(
             yield f"{key[1]}: {found}"
         if new.verdict != new.expected:
             yield f"{key[1]}: {new.verdict}, not {new.expected} as expected"
+
+
+def _judge(name: str, experiment: Experiment, scores: Iterable[ScoreRow], engine: str) -> list[VerdictRow]:
+    table = ScoreTable(msgspec.structs.asdict(row) for row in scores)
+    return judge_numbers(name, experiment, table, engine)
 
 
 def is_equal(one: float, other: float) -> bool:

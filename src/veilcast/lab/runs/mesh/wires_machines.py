@@ -51,12 +51,18 @@ from veilcast.topics import Label
 
 
 def run(params: MeshWires, seed: int, data: Path | None = None, recorder: TableRecorder = NO_RECORDER) -> list[Measure]:
-    capture, truth, delivered = take_capture(params, seed)
-    capture.record(recorder)
-    truth.record(recorder, capture)
+    capture, truth, delivered = observe(params, seed, recorder)
     guesses = attack_tables(capture.tables, params, (), data)
     record_tables(recorder, {"guesses": guesses})
     return [*measure_attackers(capture, truth, guesses), Measure("", "delivered", 0, delivered)]
+
+
+def observe(params: MeshWires, seed: int, recorder: TableRecorder) -> tuple[WireCapture, CaptureRoles, float]:
+    """What `take_capture` returns, and the tables of it recorded."""
+    capture, truth, delivered = take_capture(params, seed)
+    capture.record(recorder)
+    truth.record(recorder, capture)
+    return capture, truth, delivered
 
 
 def attack_tables(
