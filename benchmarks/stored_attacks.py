@@ -17,12 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,18 +25,10 @@ from typing import Any, Final
 
 import msgspec
 
-from measurement.process_usage import ProcessUsage, TreeUsage
+from measurement.command_cost import CommandCost, describe_cost, run_command
+from measurement.process_usage import ProcessUsage
 from measurement.standalone_cluster import StandaloneCluster, start_cluster
 from veilcast.errors import LocalError
-
-
-class CommandCost(msgspec.Struct):
-    wall_s: float
-    load: float
-    """Load average of a minute at the end."""
-    driver: TreeUsage
-    executors: TreeUsage | None
-    """None on a cluster of others."""
 
 
 class StoredAttackResult(msgspec.Struct):
@@ -127,7 +114,7 @@ def measure_stored_attack(
     swept, (found,) = ran["experiments"][0], attacked["experiments"]
     killed = None
     if kill and cluster is not None and cost.executors is not None:
-        again, killed = run_command(attack, cluster, kill_after_s=cost.executors.processor_s / 2)
+        again, killed = run_command(attack, cluster, _kill_after(cluster, cost.executors.processor_s / 2))
         if {**again["experiments"][0], **_SKEW} != {**found, **_SKEW}:
             raise LocalError("the attack gave something else when a worker was killed")
     files = [path for path in out.rglob("*.parquet") if path.relative_to(out).parts[0] not in _RESULTS]
@@ -161,44 +148,16 @@ def compare_scores(swept: list[dict[str, Any]], attacked: dict[str, Any]) -> int
     return len(given)
 
 
-def run_command(
-    command: list[str], cluster: StandaloneCluster | None, kill_after_s: float | None = None
-) -> tuple[dict[str, Any], CommandCost]:
-    """Run a command of `veilcast`. Kill the last worker once the executors have used so much processor time."""
-    start = time.perf_counter()
-    with subprocess.Popen(
-        [sys.executable, "-m", "veilcast.cli.main", *command, "--json"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        roots: dict[str, tuple[int, ...]] = {"driver": (process.pid,)}
-        if cluster is not None:
-            roots["executors"] = tuple(worker.pid for worker in cluster.workers)
-        over = threading.Event()
-        with ProcessUsage(roots) as usage:
-            killer = threading.Thread(target=_kill_half_way, args=(cluster, usage, kill_after_s, over), daemon=True)
-            killer.start()
-            output, errors = process.communicate()
-            over.set()
-            killer.join()
-    if process.returncode != 0:
-        raise LocalError(errors.decode(errors="replace").strip()[-500:] or f"exit code {process.returncode}")
-    executors = usage.usage_of("executors") if cluster is not None else None
-    cost = CommandCost(
-        round(time.perf_counter() - start, 1), round(os.getloadavg()[0], 1), usage.usage_of("driver"), executors
-    )
-    print(f"{' '.join(command[:3])}: {_cost(cost)}, load {cost.load}", file=sys.stderr, flush=True)
-    return json.loads(output), cost
+def _kill_after(cluster: StandaloneCluster, executors_s: float) -> Callable[[ProcessUsage], bool]:
+    """Kills the last worker once the executors have used so much processor time."""
 
+    def kill(usage: ProcessUsage) -> bool:
+        if usage.usage_of("executors").processor_s < executors_s:
+            return False
+        cluster.kill_worker(len(cluster.workers) - 1)
+        return True
 
-def _kill_half_way(
-    cluster: StandaloneCluster | None, usage: ProcessUsage, after_s: float | None, over: threading.Event
-) -> None:
-    while cluster is not None and after_s is not None and not over.wait(0.2):
-        if usage.usage_of("executors").processor_s >= after_s:
-            cluster.kill_worker(len(cluster.workers) - 1)
-            return
+    return kill
 
 
 def _without_infinity(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -216,15 +175,9 @@ def _heading() -> Iterator[str]:
 def _lines(found: StoredAttackResult) -> Iterator[str]:
     head = f"{found.seeds:>7,}{found.rows:>14,}{found.mb:>8,.0f}{found.files:>7,}{found.guesses:>12,}"
     tasks = f"{found.tasks:>8,}{found.median_s:>7.1f} s{found.slowest_s:>7.1f} s"
-    yield f"{head}{_cost(found.sweep)}{_cost(found.attack)}{tasks}"
+    yield f"{head}{describe_cost(found.sweep)}{describe_cost(found.attack)}{tasks}"
     if found.killed is not None:
-        yield f"{'':>48}{'a worker killed half-way, the same results:':>46}{_cost(found.killed)}"
-
-
-def _cost(cost: CommandCost) -> str:
-    executors = cost.executors or TreeUsage(0.0, 0)
-    cpu = cost.driver.processor_s + executors.processor_s
-    return f"{cost.wall_s:>8.0f}{cpu:>8.0f}{cost.driver.peak_mb:>8,}{executors.peak_mb:>8,}"
+        yield f"{'':>48}{'a worker killed half-way, the same results:':>46}{describe_cost(found.killed)}"
 
 
 _SKEW: Final = dict.fromkeys(("tasks", "median_s", "slowest_s"))

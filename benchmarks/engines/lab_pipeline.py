@@ -92,7 +92,7 @@ def guess_on_relay(spark: SparkSession, ledgers: RelayTables) -> DataFrame:
     observed = {name: _read(spark, place, TABLES[name]) for name, place in ledgers.places.items()}
     runs = observed["server"].select("run").distinct()
     for name in PUBLIC:
-        observed[name] = runs.crossJoin(spark.createDataFrame(observe_epoch()[name].drop_columns(["run"])))
+        observed[name] = runs.crossJoin(tables.make_frame(spark, observe_epoch()[name].drop_columns(["run"])))
     guesses = guess_from_server(observed, _RELAY_ATTACKS)
     assert not isinstance(guesses, pa.Table)
     return guesses

@@ -49,7 +49,7 @@ def write_tables(folder: Path, rows: int) -> TiledTables:
     """Write this number of cells, and as many rows of insiders."""
     places = {row: folder / tables.TABLE_OF[row] for row in (CellRow, InsiderRow, TopologyRow, PresenceRow)}
     together = runs_of_file(rows)
-    for base, row in ((_cells(), CellRow), (_insiders(), InsiderRow)):
+    for base, row in ((simulate_cells(), CellRow), (_insiders(), InsiderRow)):
         write_tiles(places[row], row, tile_table(base, ceil(rows / len(base)), EPOCH_US), together)
     people, tiles = _people(), ceil(rows / len(_insiders()))
     u, v = people.graph.edges()
@@ -62,7 +62,7 @@ def write_tables(folder: Path, rows: int) -> TiledTables:
     write_tiles(places[PresenceRow], PresenceRow, tile_table(there, tiles, EPOCH_US), together)
     return TiledTables(
         **{tables.TABLE_OF[row]: str(place) for row, place in places.items()},
-        rows=min(ceil(rows / len(base)) * len(base) for base in (_cells(), _insiders())),
+        rows=min(ceil(rows / len(base)) * len(base) for base in (simulate_cells(), _insiders())),
     )
 
 
@@ -107,7 +107,8 @@ def write_tiles(
 
 
 @cache
-def _cells() -> pa.Table:
+def simulate_cells() -> pa.Table:
+    """All cells of one epoch of P0's mesh of real machines."""
     seen: list[ObservationRow] = []
 
     class Wires:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import pyspark
 
-from measurement.process_tree import kill_tree
+from measurement.process_tree import kill_tree, process_tree
 from veilcast.errors import SparkError
 from veilcast.lab.spark import java
 
@@ -27,6 +27,13 @@ class StandaloneCluster(NamedTuple):
     def kill_worker(self, number: int) -> None:
         """Kill a worker, its executor and all that they run, without warning."""
         kill_tree(self.workers[number].pid)
+
+    def kill_executors(self, number: int) -> int:
+        """Kill the executors of a worker, which lives and starts others. Returns how many there were."""
+        found = [process for process in process_tree(self.workers[number].pid) if _is_executor(process)]
+        for process in found:
+            kill_tree(process)
+        return len(found)
 
 
 @contextmanager
@@ -81,6 +88,13 @@ def _run_daemon(
                 kill_tree(process.pid)
             if reader.ident is not None:
                 reader.join()
+
+
+def _is_executor(process: int) -> bool:
+    try:
+        return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False  # It has ended.
 
 
 _END_S: Final = 30.0

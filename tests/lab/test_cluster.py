@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from measurement.standalone_cluster import start_cluster
 from support.stored_results import tables_among, tables_in
@@ -200,7 +200,7 @@ ATTACKER = Attacker("killer", SUBSCRIBER, EpochObservations, end_the_executor, (
 """
 
 
-def test_an_attack_on_stored_runs_whose_executor_is_killed_gives_the_same_and_brings_measures_alone(
+def test_an_attack_on_stored_runs_whose_executor_is_killed_gives_the_same_and_brings_scores_alone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kept.toml").write_text(ATTACKED)
@@ -212,21 +212,22 @@ def test_an_attack_on_stored_runs_whose_executor_is_killed_gives_the_same_and_br
     runner = table.ENGINES["kernel"]
     sweep.run_sweep(spark, name, experiment, stored, engine="kernel", runner=runner, seeds=4, keep=keep)
     brought: list[int] = []
-    make_rows = Workplace.make_rows
+    bring = Workplace._bring
 
-    def count(place: Workplace, *arguments: Any) -> tuple[pa.Table, list[str]]:
-        rows, listed = make_rows(place, *arguments)
+    def count(place: Workplace, frame: DataFrame) -> pa.Table:
+        rows = bring(place, frame)
         brought.append(len(rows))
-        return rows, listed
+        return rows
 
-    monkeypatch.setattr(Workplace, "make_rows", count)
+    monkeypatch.setattr(Workplace, "_bring", count)
     source = read_attacker_file(tmp_path / "killer.py")
     names = ["leaf", "closure", "killer"]
     there = attack_stored(spark, stored, name, names, sources=(source,))
     assert marker.exists()
     here = attack_stored(None, stored, name, names, sources=(source,))
     assert (there.guesses, there.compared, there.different) == (here.guesses, here.compared, 0)
-    assert there.measures is not None
-    assert there.measures.equals(here.measures)
-    assert brought == [len(there.measures)] * 2
+    assert there.scores is not None
+    assert there.scores.equals(here.scores)
+    assert there.measures == here.measures > len(there.scores)
+    assert brought == [len(there.scores) + 4]
     assert there.describe_skew()["tasks"] == 4

@@ -262,6 +262,15 @@ def frame(
     return rows.withColumn("experiment", sql.lit(experiment)).select(*schema.fieldNames())
 
 
+def make_frame(spark: SparkSession, table: pa.Table, row: type[msgspec.Struct] | None = None) -> DataFrame:
+    """A Spark frame with all rows of an Arrow table; with the types of this table's row, if it is given.
+
+    Spark reads a partition up to its first empty batch, and drops what comes after. So empty batches are left out.
+    """
+    filled = pa.Table.from_batches([batch for batch in table.to_batches() if len(batch)], table.schema)
+    return spark.createDataFrame(filled) if row is None else spark.createDataFrame(filled, spark_schema(row))
+
+
 def check(location: Location, name: str, row: type[msgspec.Struct]) -> bool:
     """Raise `TamperedError`, naming the column, unless this is a file of that table. Returns whether the file's schema
     alone shows that every column has a value where it must; otherwise only reading shows it."""

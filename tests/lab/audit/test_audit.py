@@ -4,11 +4,13 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from support.recorded_network import PUBLISHER, READERS, members, write_cells, write_loud_network, write_silent_network
 from support.ring_traffic import BEAT_US, NODES, NOTE, TREE, cell, heartbeats, record_ring
 from veilcast.errors import ConfigError
+from veilcast.lab.attack.table_engine import AnyTable
 from veilcast.lab.audit import audit, operator_files, reader
 from veilcast.lab.audit.audit import Audit
 from veilcast.lab.audit.operator_files import ListedMember, OverlayLink
@@ -39,6 +41,30 @@ def test_where_notes_stand_out_publisher_and_leaves_are_named(told: Audit) -> No
     assert told.wire.heartbeat_us == pytest.approx(BEAT_US, rel=0.001)
     assert told.found()["set"] == 1
     assert any("hardened" in each.change for each in told.advice)
+
+
+def test_what_comes_out_of_the_engine_does_not_grow_with_the_length_of_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Spark these are the rows that come to the driver."""
+    monkeypatch.setattr(reader, "_SAMPLE_US", 5_000_000)
+    collect, rows, notes = reader._collect, list[dict[tuple[str, ...], int]](), list[int]()
+
+    def count(table: AnyTable) -> pa.Table:
+        found = collect(table)
+        rows[-1][tuple(found.column_names)] = len(found)
+        return found
+
+    monkeypatch.setattr(reader, "_collect", count)
+    for seconds in (40, 160):
+        rows.append({})
+        (seen,) = reader.observe([write_cells(tmp_path / f"{seconds}", record_ring(1, seconds)[0])], EPOCH_US).networks
+        notes.append(sum(seen.flows["notes"].to_pylist()))
+        assert seen.publications == 2 * seconds - 2
+    assert notes[1] > 3.9 * notes[0] > 500
+    assert len(rows[0]) > 4
+    for columns, before in rows[0].items():
+        assert rows[1][columns] < 1.3 * before, columns
 
 
 def test_silent_links_reveal_nothing_and_need_no_advice(tmp_path: Path) -> None:

@@ -10,22 +10,23 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from support.stored_results import read_table
+from support.stored_results import read_table, tables_in
 from veilcast.cli.main import main
 from veilcast.errors import ConfigError, StorageError
 from veilcast.lab.attack.table_engine import ArrowEngine
 from veilcast.lab.experiment import sweep
 from veilcast.lab.experiment.definition import load_experiment
 from veilcast.lab.experiment.kept_tables import KeptGroup, read_kept, read_lineage
+from veilcast.lab.experiment.workplace import Workplace
 from veilcast.lab.runs import stored_attack, stored_attack_task
-from veilcast.lab.runs.stored_attack import attack_stored, read_guesses
+from veilcast.lab.runs.stored_attack import attack_stored, read_guesses, read_measures
 from veilcast.lab.runs.stored_attack_task import AttackTask, count_different, find_stored_attack
 from veilcast.lab.runs.table import ENGINES, choose_kept_tables
 from veilcast.lab.storage.location import LocalDirectory
 from veilcast.lab.tables import MeasureRow
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 EXPERIMENT = """
 title = "Kept and attacked again"
@@ -115,17 +116,17 @@ def values(measures: pa.Table, attacks: set[str]) -> dict[tuple[Any, ...], float
 
 
 def test_a_stored_run_gives_the_guesses_and_measures_of_the_sweep_to_the_last_digit(
-    swept: tuple[Path, sweep.SweepResult],
+    swept: tuple[Path, sweep.SweepResult], tmp_path: Path
 ) -> None:
     root, result = swept
-    attacked = attack_stored(None, LocalDirectory(root), "again")
+    attacked = attack_stored(None, LocalDirectory(root), "again", out=LocalDirectory(tmp_path))
     kept = read_kept(LocalDirectory(root), result.manifest, "guesses")
     assert (attacked.guesses, attacked.compared, attacked.different) == (len(kept), len(kept), 0)
     assert len(kept) > 1_000
-    assert attacked.measures is not None
     attacks = {"leaf", "closure", "disclosure", "group-testing", "linear", "predecessor", "first-spy"}
     before = values(read_table(root, MeasureRow, "again"), attacks)
-    assert values(attacked.measures, attacks) == before
+    found = values(read_measures(LocalDirectory(tmp_path), "again"), attacks)
+    assert (found, attacked.measures) == (before, len(before))
     assert {key[2] for key in before} == attacks
 
 
@@ -141,10 +142,10 @@ def test_other_kinds_of_runs_can_be_attacked_again_too(
     sweep.run_sweep(
         None, name, definition, LocalDirectory(tmp_path), engine=engine, runner=ENGINES[engine], seeds=1, keep=keep
     )
-    attacked = attack_stored(None, LocalDirectory(tmp_path), name)
+    attacked = attack_stored(None, LocalDirectory(tmp_path), name, out=LocalDirectory(tmp_path / "attacked"))
     assert (attacked.compared, attacked.different) == (attacked.guesses, 0)
-    assert attacked.measures is not None
-    found = values(attacked.measures, set(attacked.measures["attack"].to_pylist()))
+    measures = read_measures(LocalDirectory(tmp_path / "attacked"), name)
+    found = values(measures, set(measures["attack"].to_pylist()))
     before = values(read_table(tmp_path, MeasureRow, name), {key[2] for key in found})
     assert len(found) > 1
     assert {key: before[key] for key in found} == found
@@ -160,11 +161,58 @@ def test_spark_gives_the_same_guesses_and_scores_in_the_same_bytes(
     assert there.different == 0
     assert there.scores is not None
     assert there.scores.equals(here.scores)
-    assert there.measures is not None
-    assert there.measures.equals(here.measures)
-    assert read_guesses(LocalDirectory(tmp_path / "there"), "again").equals(
-        read_guesses(LocalDirectory(tmp_path / "here"), "again")
-    )
+    for read in (read_guesses, read_measures):
+        assert read(LocalDirectory(tmp_path / "there"), "again").equals(
+            read(LocalDirectory(tmp_path / "here"), "again")
+        )
+    assert tables_in(tmp_path / "there") == tables_in(tmp_path / "here")
+
+
+@pytest.mark.all_only
+def test_spark_brings_scores_and_a_row_for_each_task_however_many_seeds_there_are(
+    spark: SparkSession, swept: tuple[Path, sweep.SweepResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought: list[int] = []
+    bring = Workplace._bring
+
+    def count(place: Workplace, frame: DataFrame) -> pa.Table:
+        rows = bring(place, frame)
+        brought.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(Workplace, "_bring", count)
+    name, definition = load_experiment(str(swept[0] / "again.toml"))
+    keep = choose_kept_tables(["all"], ["mesh.epochs"], "kernel")
+    runner, scores = ENGINES["kernel"], set()
+    for seeds in (2, 6):
+        root = LocalDirectory(tmp_path / str(seeds))
+        sweep.run_sweep(None, name, definition, root, engine="kernel", runner=runner, seeds=seeds, keep=keep)
+        attacked = attack_stored(spark, root, name)
+        assert attacked.scores is not None
+        assert brought == [len(attacked.scores) + len(attacked.seconds)]
+        assert attacked.measures == seeds * len(attacked.scores)
+        scores.add(len(attacked.scores))
+        brought.clear()
+    assert len(scores) == 1
+
+
+@pytest.mark.all_only
+def test_an_attack_that_moves_to_spark_half_way_gives_the_scores_of_this_process(
+    spark: SparkSession, swept: tuple[Path, sweep.SweepResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _ = swept
+    here = attack_stored(None, LocalDirectory(root), "again")
+    moves = iter([True])
+
+    def move(place: Workplace, left: int) -> None:
+        if next(moves, False):
+            place.session = spark
+
+    monkeypatch.setattr(Workplace, "_move_if_it_pays", move)
+    both = attack_stored(None, LocalDirectory(root), "again")
+    assert both.scores is not None
+    assert both.scores.equals(here.scores)
+    assert (both.guesses, both.measures, len(both.seconds)) == (here.guesses, here.measures, 2)
 
 
 @pytest.mark.all_only
@@ -200,8 +248,8 @@ def test_a_task_that_takes_a_file_in_parts_guesses_the_same(
     parts = attack_stored(None, LocalDirectory(root), "again")
     assert taken == [1] * 4
     assert (parts.compared, parts.different) == (whole.guesses, 0)
-    assert parts.measures is not None
-    assert parts.measures.equals(whole.measures)
+    assert parts.scores is not None
+    assert parts.scores.equals(whole.scores)
 
 
 def test_a_named_attacker_alone_is_asked_even_if_the_sweep_did_not_ask_it(
@@ -212,8 +260,7 @@ def test_a_named_attacker_alone_is_asked_even_if_the_sweep_did_not_ask_it(
     asked = set(read_guesses(LocalDirectory(tmp_path), "again")["attack"].to_pylist())
     assert asked >= {"centrality"}
     assert "leaf" not in asked
-    assert attacked.measures is not None
-    assert set(attacked.measures["attack"].to_pylist()) == {"centrality"}
+    assert set(read_measures(LocalDirectory(tmp_path), "again")["attack"].to_pylist()) == {"centrality"}
     assert attacked.different == 0
 
 

@@ -98,9 +98,7 @@ def check_tables(observed: Mapping[str, AnyTable]) -> dict[str, AnyTable]:
         return checked
     spark = frames[0].sparkSession
     return {
-        name: spark.createDataFrame(table, tables.spark_schema(tables.TABLES[name]))
-        if isinstance(table, pa.Table)
-        else table
+        name: tables.make_frame(spark, table, tables.TABLES[name]) if isinstance(table, pa.Table) else table
         for name, table in checked.items()
     }
 

@@ -10,11 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from veilcast.errors import ConfigError
-from veilcast.lab.attack.observer import publication_waves
 from veilcast.lab.audit import attacker_reports, wire_summary
 from veilcast.lab.audit.attacker_reports import UNLIKE, AttackerReport
 from veilcast.lab.audit.limits import NEED_MEMBERS, Limit
@@ -208,7 +206,7 @@ def _audit(seen: ObservedNetwork, members: Sequence[ListedMember]) -> Audit:
     own = [member for member in members if member.node in set(seen.nodes)]
     shown = wire_summary.summarise_wire(seen)
     judged = attacker_reports.judge_attackers(seen.nodes, seen.guesses, members)
-    publications, flows = _flows(seen.notes)
+    publications, flows = seen.publications, _list_flows(seen.flows)
     remarks = []
     if _is_brief(shown):
         remarks.append(_BRIEF)
@@ -231,17 +229,9 @@ def _is_brief(shown: WireSummary) -> bool:
     return shown.last_us - shown.first_us < PARTS * shown.heartbeat_us
 
 
-def _flows(notes: pa.Table) -> tuple[int, tuple[NotificationFlow, ...]]:
-    notes = notes.sort_by([("t_us", "ascending"), ("src", "ascending"), ("dst", "ascending")])
-    names, ends = np.unique(np.concatenate([notes["src"], notes["dst"]]).astype(str), return_inverse=True)
-    src, dst = np.split(ends.astype(np.int32), 2)
-    publications = publication_waves.assign_publications(np.array(notes["t_us"]), src, dst)
-    links, counts = np.unique(np.column_stack([src, dst]), axis=0, return_counts=True)
-    flows = [
-        NotificationFlow(str(names[u]), str(names[v]), count)
-        for (u, v), count in zip(links.tolist(), counts.tolist(), strict=True)
-    ]
-    return int(publications.max(initial=-1)) + 1, tuple(flows)
+def _list_flows(flows: pa.Table) -> tuple[NotificationFlow, ...]:
+    columns = (flows[name].to_pylist() for name in ("src", "dst", "notes"))
+    return tuple(NotificationFlow(*row) for row in zip(*columns, strict=True))
 
 
 def _links(carried: pa.Table) -> list[tuple[str, str]]:

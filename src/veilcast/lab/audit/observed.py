@@ -40,8 +40,10 @@ class ObservedNetwork:
     """Columns src, dst, size, cells, first, last: cells of each size on each link, with the first and the last time."""
     gaps: pa.Table
     """Columns src, dst, bin, cells: number of gaps of each length on each link, in bins of `BIN`."""
-    notes: pa.Table
-    """Columns t_us, src, dst: cells that look like copies of publications."""
+    publications: int
+    """Number of waves of cells that look like copies of publications."""
+    flows: pa.Table
+    """Columns src, dst, notes: number of such cells on each link that carried any, sorted."""
     nodes: list[str]
     guesses: list[AttackerGuesses]
 

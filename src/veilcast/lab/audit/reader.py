@@ -1,14 +1,17 @@
 """Captures of any size, observed for an audit.
 
 The cells are an Arrow table in this process, or, with a session, a frame. All else is one path over either engine
-(`table_engine`), and its results are as small as links, notifications and nodes are. Each network is a run of its own.
+(`table_engine`), and what comes to this process is as small as links and nodes are, however long the record is: copies
+of publications are counted where they are. Each network is a run of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +21,7 @@ from veilcast.lab import capture, tables
 from veilcast.lab.attack.grouped_tables import distinct_values
 from veilcast.lab.attack.observer import capture_job
 from veilcast.lab.attack.observer.observations import CaptureObservations
-from veilcast.lab.attack.observer.publication_waves import estimate_heartbeat_us
+from veilcast.lab.attack.observer.publication_waves import assign_publications, estimate_heartbeat_us
 from veilcast.lab.attack.observer.reduced_cells import HEARTBEAT_US, RecordParts, ReducedCells
 from veilcast.lab.attack.registry import Attacker
 from veilcast.lab.attack.table_engine import AnyTable, engine_of
@@ -95,14 +98,17 @@ def _observe(
     reduced = ReducedCells(observed, capture_job.needed_parts(chosen), parts)
     guesses = _collect(capture_job.guess_from_reduced(reduced, observed, chosen, {}))
     gaps = _collect(engine.query(_GAPS, gaps=reduced.gaps))
-    notes = _collect(engine.query("SELECT run, t_us, src, dst, cells FROM {copies}", copies=reduced.copies))
+    flows = _collect(engine.query(_FLOWS, copies=reduced.copies))
+    counted_waves = _collect(engine.apply_by(engine.query(_COPIES, copies=reduced.copies), ["run"], _count, WaveCount))
+    waves = dict(zip(*(counted_waves[name].to_pylist() for name in ("run", "waves")), strict=True))
     observed_networks = [
         ObservedNetwork(
             reading,
             beats[run],
             carried,
             _rows_of(gaps, run),
-            _repeat(_rows_of(notes, run)),
+            waves.get(run, 0),
+            _rows_of(flows, run),
             *sort_guesses(guesses, run),
         )
         for run, carried in runs.items()
@@ -110,9 +116,25 @@ def _observe(
     return ObservedCapture(observed_networks, left_out, seen)
 
 
+class WaveCount(msgspec.Struct, frozen=True):
+    """Number of publications of a run, by the waves of their copies."""
+
+    run: str
+    waves: int
+
+
+def _count(copies: pa.Table) -> pa.Table:
+    """The waves of one run, as a row of `WaveCount`."""
+    ordered = copies.sort_by([(name, "ascending") for name in ("t_us", "src", "dst")])
+    names = distinct_values([ordered["src"], ordered["dst"]])
+    src, dst = (np.asarray(pc.index_in(ordered[end], names).to_numpy(), np.int32) for end in ("src", "dst"))
+    found = assign_publications(ordered["t_us"].to_numpy(), src, dst)
+    return tables.from_rows(WaveCount, [WaveCount(ordered["run"][0].as_py(), int(found.max()) + 1)])
+
+
 def _converter(spark: SparkSession | None) -> Callable[[pa.Table], AnyTable]:
     """What makes a small table one of the same kind as the cells."""
-    return (lambda table: table) if spark is None else spark.createDataFrame
+    return (lambda table: table) if spark is None else partial(tables.make_frame, spark)
 
 
 def _collect(table: AnyTable) -> pa.Table:
@@ -123,11 +145,6 @@ def _collect(table: AnyTable) -> pa.Table:
 
 def _rows_of(table: pa.Table, run: str) -> pa.Table:
     return table.filter(pc.equal(table["run"], run)).drop_columns(["run"])
-
-
-def _repeat(notes: pa.Table) -> pa.Table:
-    """A row for each notification."""
-    return notes.take(np.repeat(np.arange(len(notes)), notes["cells"].to_numpy())).drop_columns(["cells"])
 
 
 def _list_members(names: Sequence[str], found: Sequence[frozenset[str]]) -> pa.Table:
@@ -211,6 +228,9 @@ _SAMPLED: Final = """
 SELECT /*+ BROADCAST(s) */ c.run, c.t_us, c.src, c.dst, c.size FROM {cells} AS c
 JOIN {some} AS s ON c.run = s.run AND c.src = s.src AND c.dst = s.dst WHERE c.t_us < s.until_us
 """
+_FLOWS: Final = "SELECT run, src, dst, cast(sum(cells) as bigint) AS notes FROM {copies} GROUP BY run, src, dst"
+_COPIES: Final = "SELECT run, t_us, src, dst FROM {copies}"
+"""Cells of one link at one time are in one wave, so their number does not matter."""
 _GAPS: Final = f"""
 SELECT run, src, dst, cast(floor({BIN} * log2(1 + gap) + 1e-9) as bigint) AS bin, cast(sum(cells) as bigint) AS cells
 FROM {{gaps}} GROUP BY run, src, dst, cast(floor({BIN} * log2(1 + gap) + 1e-9) as bigint)

@@ -86,6 +86,10 @@ class KeptWriter:
         """The recorder for the next run."""
         return TableRecorder(name, {table: self._table(table).append for table in self._output.names})
 
+    def add_rows(self, table: str, rows: pa.Table) -> None:
+        """Add rows of no run of their own, such as measures."""
+        self._table(table).append(rows)
+
     def finish(self) -> list[KeptFile]:
         """The files, one for each kept table; a table that got no rows has an empty file."""
         return [self._open[table].finish() for table in self._output.names]
@@ -102,7 +106,7 @@ class _OpenTable:
 
     def __init__(self, table: str, location: Location, name: str, metadata: dict[bytes, bytes]) -> None:
         self._table, self._name = table, name
-        self._schema = tables.arrow_schema(tables.TABLES[table]).with_metadata(metadata)
+        self._schema = tables.arrow_schema(tables.TABLES[table], stored=True).with_metadata(metadata)
         self._waiting: list[pa.Table] = []
         self._rows = self._waiting_rows = 0
         self._file = _DigestedFile(location.open_new(name))

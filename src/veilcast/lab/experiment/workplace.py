@@ -22,11 +22,12 @@ import pyarrow.compute as pc
 from veilcast.errors import ConfigError
 from veilcast.lab import tables
 from veilcast.lab.experiment.task import DURATION_COLUMN, LISTED_COLUMN, task_schema
+from veilcast.lab.measure.summary import summarise_frame, summarise_table
 from veilcast.lab.spark.later import SparkLater
 from veilcast.lab.tables import MeasureRow
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from veilcast.lab.spark.progress import Progress
 
@@ -41,6 +42,8 @@ class Workplace:
         self._progress = progress
         self._worked_s = 0.0
         self._java_starts = False
+        self._made = 0
+        """Items of the last call that this process made."""
 
     def require_session(self) -> SparkSession:
         """The session, started now if need be. Raises `ConfigError` if this work was to do without."""
@@ -70,30 +73,63 @@ class Workplace:
     def make_rows(self, task: RowTask, items: int, tasks: int) -> tuple[pa.Table, list[str]]:
         """The rows of the items with the numbers below `items`, in order, each with a duration; and what the tasks list
         beside rows. `tasks` is the most tasks of Spark."""
-        parts: list[pa.RecordBatch] = []
-        made = 0
-        while made < items and self.session is None:
-            start = time.perf_counter()
-            parts += task(iter([pa.RecordBatch.from_pydict({"id": [made]})]))
-            made += 1
-            self._worked_s += time.perf_counter() - start
-            self._move_if_it_pays(items - made)
-            if self._progress is not None and self.session is None:
-                starting = "; Java starts" if self._java_starts else ""
-                self._progress.show(f"run {made:,} of {items:,}{starting}")
-        rows = pa.Table.from_batches(parts, task_schema())
+        rows = self._make_here(task, items)
+        made = self._made
         if made < items and self.session is not None:
-            made_there = self._make_on_spark(self.session, task, made, items, min(tasks, items - made))
-            rows = pa.concat_tables([rows, made_there])
+            there = self._make_on_spark(self.session, task, made, items, tasks)
+            rows = pa.concat_tables([rows, self._bring(there).cast(task_schema())])
         return split_rows(rows)
 
-    def _make_on_spark(self, spark: SparkSession, task: RowTask, first: int, end: int, tasks: int) -> pa.Table:
-        from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
+    def make_scores(
+        self, task: RowTask, items: int, tasks: int, experiment: str, beside: pa.Table
+    ) -> tuple[pa.Table, list[str]]:
+        """The scores of the same measures, and of rows `beside` them; and what the tasks list.
 
+        Rows that Spark makes are summarised by Spark. No measure comes to this process, but what it made itself.
+        """
+        rows = pa.concat_tables([beside, self._make_here(task, items)])
+        if self._made == items or self.session is None:
+            measures, listed = split_rows(rows)
+            return summarise_table(_name_experiment(measures, experiment)), listed
+        from pyspark.sql import functions as sql
+
+        there = self._make_on_spark(self.session, task, self._made, items, tasks)
+        if len(rows):
+            there = there.unionByName(tables.make_frame(self.session, rows))
+        named = there.withColumn("experiment", sql.lit(experiment))
+        found = self._bring(summarise_frame(named, beside=[LISTED_COLUMN]))
+        # Equal texts of several tasks are one row.
+        told = zip(found[LISTED_COLUMN].to_pylist(), found["seeds"].to_pylist(), strict=True)
+        listed = [text for text, times in told if text for _ in range(times)]
+        scores = found.filter(pc.equal(found[LISTED_COLUMN], "")).drop_columns([LISTED_COLUMN])
+        return scores.sort_by([(name, "ascending") for name in scores.column_names]), listed
+
+    def _make_here(self, task: RowTask, items: int) -> pa.Table:
+        """The rows of the first items, until Spark takes the others."""
+        parts: list[pa.RecordBatch] = []
+        self._made = 0
+        while self._made < items and self.session is None:
+            start = time.perf_counter()
+            parts += task(iter([pa.RecordBatch.from_pydict({"id": [self._made]})]))
+            self._made += 1
+            self._worked_s += time.perf_counter() - start
+            self._move_if_it_pays(items - self._made)
+            if self._progress is not None and self.session is None:
+                starting = "; Java starts" if self._java_starts else ""
+                self._progress.show(f"run {self._made:,} of {items:,}{starting}")
+        return pa.Table.from_batches(parts, task_schema())
+
+    def _make_on_spark(self, spark: SparkSession, task: RowTask, first: int, end: int, tasks: int) -> DataFrame:
         schema = tables.spark_schema(MeasureRow, stored=True).add(DURATION_COLUMN, "double", nullable=False)
         schema = schema.add(LISTED_COLUMN, "string", nullable=False)
+        return spark.range(first, end, 1, min(tasks, end - first)).mapInArrow(task, schema)
+
+    def _bring(self, frame: DataFrame) -> pa.Table:
+        """The rows of a frame, in this process."""
+        from veilcast.lab.spark.error_translation import SPARK_ERRORS, translate_error
+
         try:
-            return spark.range(first, end, 1, tasks).mapInArrow(task, schema).toArrow().cast(task_schema())
+            return frame.toArrow()
         except SPARK_ERRORS as error:
             raise translate_error(error) from error
 
@@ -106,6 +142,10 @@ class Workplace:
             self.session = self._later.get()
             if self._progress is not None:
                 self._progress.watch(self.session)
+
+
+def _name_experiment(measures: pa.Table, experiment: str) -> pa.Table:
+    return measures.append_column("experiment", pa.repeat(pa.scalar(experiment), len(measures)))
 
 
 def split_rows(rows: pa.Table) -> tuple[pa.Table, list[str]]:

@@ -7,8 +7,8 @@ values are collected, and is the same in one process and on any number of cores.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, partial
 from math import fsum, inf, sqrt
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -55,50 +55,52 @@ def _reach(seeds: int, among: int) -> float:
 
 def summarise_table(measures: pa.Table) -> pa.Table:
     """The table `measures` to `scores`, sorted, without the column `series`, which the experiment defines."""
-    return _summarise_groups(_gather_values(measures))
+    return _summarise_groups(_gather_values(measures, _KEYS), _KEYS)
 
 
-def summarise_frame(measures: DataFrame) -> DataFrame:
-    """The same of a frame, unsorted. Values are gathered before they are shuffled: a row for each score and task."""
-    keys = "experiment string, cell string, attack string, metric string, step double"
-    gathered = measures.select(*_KEYS, "value").mapInArrow(_gather_batches, f"{keys}, values array<double>")
-    return gathered.repartition(*_KEYS).mapInArrow(_summarise_batches, f"{keys}, {_TYPE}")
+def summarise_frame(measures: DataFrame, beside: Sequence[str] = ()) -> DataFrame:
+    """The same of a frame, unsorted. Values are gathered before they are shuffled: a row for each score and task.
+
+    `beside` names more columns with texts. Only rows with equal texts are summarised together, and scores keep them.
+    """
+    keys = (*_KEYS, *beside)
+    columns = ", ".join(f"{key} {'double' if key == 'step' else 'string'}" for key in keys)
+    gathered = measures.select(*keys, "value").mapInArrow(
+        partial(_gather_batches, keys=keys), f"{columns}, values array<double>"
+    )
+    return gathered.repartition(*keys).mapInArrow(partial(_summarise_batches, keys=keys), f"{columns}, {_TYPE}")
 
 
-def _gather_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _gather_batches(batches: Iterator[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if parts := list(batches):
-        yield from _gather_values(pa.Table.from_batches(parts)).to_batches()
+        yield from _gather_values(pa.Table.from_batches(parts), keys).to_batches()
 
 
-def _summarise_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _summarise_batches(batches: Iterator[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if parts := list(batches):
-        yield from _summarise_groups(pa.Table.from_batches(parts)).to_batches()
+        yield from _summarise_groups(pa.Table.from_batches(parts), keys).to_batches()
 
 
-def _gather_values(measures: pa.Table) -> pa.Table:
+def _gather_values(measures: pa.Table, keys: Sequence[str]) -> pa.Table:
     """One row for each score: its keys, and the list of its values."""
-    groups = measures.select([*_KEYS, "value"]).group_by(list(_KEYS)).aggregate([("value", "list")])
-    return groups.select([*_KEYS, "value_list"]).rename_columns([*_KEYS, "values"])
+    groups = measures.select([*keys, "value"]).group_by(list(keys)).aggregate([("value", "list")])
+    return groups.select([*keys, "value_list"]).rename_columns([*keys, "values"])
 
 
-def _summarise_groups(groups: pa.Table) -> pa.Table:
+def _summarise_groups(groups: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Groups of equal keys are joined."""
     joined: dict[tuple[str | float, ...], list[float]] = {}
-    for *keys, values in zip(*(groups[name].to_pylist() for name in (*_KEYS, "values")), strict=True):
-        joined.setdefault(tuple(keys), []).extend(values)
-    rows = [(*keys, *summarise(joined[keys])) for keys in sorted(joined)]
-    columns = zip(*rows, strict=True) if rows else ([] for _ in _SCHEMA)
+    for *key, values in zip(*(groups[name].to_pylist() for name in (*keys, "values")), strict=True):
+        joined.setdefault(tuple(key), []).extend(values)
+    schema = pa.schema([*((key, pa.float64() if key == "step" else pa.string()) for key in keys), *_SUMMARY])
+    rows = [(*key, *summarise(joined[key])) for key in sorted(joined)]
+    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
     return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
     )
 
 
 _MISS: Final = 0.05
 _KEYS: Final = ("experiment", "cell", "attack", "metric", "step")
 _TYPE: Final = "value double, spread double, low double, high double, seeds bigint"
-_SCHEMA: Final = pa.schema(
-    [
-        *((key, pa.float64() if key == "step" else pa.string()) for key in _KEYS),
-        *((name, pa.int64() if name == "seeds" else pa.float64()) for name in Summary._fields),
-    ]
-)
+_SUMMARY: Final = tuple((name, pa.int64() if name == "seeds" else pa.float64()) for name in Summary._fields)

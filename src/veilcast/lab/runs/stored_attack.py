@@ -3,8 +3,8 @@
 1. The manifest names the experiment, its cells with their parameters, and the files of the kept tables. Files of one
    portion and one cell hold the same whole runs.
 2. A task (`stored_attack_task`) attacks the runs of such files, in this process or on Spark (`workplace`): the same
-   jobs that a sweep calls inside its tasks. Each task reads and writes its own files, so Spark moves no rows, and
-   nothing comes to this process but counts and measures.
+   jobs that a sweep calls inside its tasks. Each task reads and writes its own files, so Spark moves no observations
+   and no guesses. Spark summarises the measures, and nothing comes to this process but counts and scores.
 3. A run with more rows than a task may hold is attacked by Spark's own aggregations and joins. They give the same
    guesses, a few for each node of the run.
 4. Where the truth was kept, each run's guesses are measured as the sweep measures them, and summarised over the seeds.
@@ -39,9 +39,8 @@ from veilcast.lab.experiment.manifest import (
     list_manifests,
     read_manifest,
 )
-from veilcast.lab.experiment.task import DURATION_COLUMN
-from veilcast.lab.experiment.workplace import Workplace, split_rows
-from veilcast.lab.measure.summary import summarise_table
+from veilcast.lab.experiment.task import task_schema
+from veilcast.lab.experiment.workplace import Workplace
 from veilcast.lab.runs.stored_attack_task import (
     NOT_OBSERVED,
     AttackedGroup,
@@ -52,7 +51,6 @@ from veilcast.lab.runs.stored_attack_task import (
 from veilcast.lab.spark.locations import address_of
 from veilcast.lab.storage.location import Location
 from veilcast.lab.storage.write_once_log import WriteOnceLog
-from veilcast.lab.tables import MeasureRow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,11 +69,12 @@ class AttackedRuns(msgspec.Struct, frozen=True):
     """Kept guesses by the same attackers; None where none were kept."""
     different: int
     """Those of `compared` that the attack does not give again."""
-    measures: pa.Table | None
-    """None where the truth was not kept."""
+    measures: int
+    """Number of measures; 0 where the truth was not kept."""
     scores: pa.Table | None
+    """None where the truth was not kept."""
     files: tuple[KeptFile, ...]
-    """The files of guesses, below the `out` of the attack."""
+    """The files of guesses and of measures, below the `out` of the attack."""
     seconds: tuple[float, ...]
     """Duration of each task."""
 
@@ -99,7 +98,6 @@ class AttackManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str
     guesses: int
     files: tuple[KeptFile, ...]
-    measures: StoredTable | None
     scores: StoredTable | None
 
 
@@ -150,13 +148,12 @@ def attack_stored(
     place = Workplace(spark, progress)
     if progress is not None:
         progress.begin(f"{name}, {sum(group.rows for group in groups):,} rows of kept tables", 0, 1)
-    rows, listed = place.make_rows(task, len(small), max(1, len(small)))
-    for group in groups:
-        if group.rows_of_run > RUN_ROWS:
-            found, told = split_rows(_attack_apart(place.require_session(), task, group))
-            rows, listed = pa.concat_tables([rows, found]), [*listed, *told]
-    done = [_GROUP.decode(text) for text in listed]
-    measures = _name_experiment(name, rows) if {"truth", "stream_truth"} & set(manifest.keep) else None
+    large = [group for group in groups if group.rows_of_run > RUN_ROWS]
+    apart = [_attack_apart(place.require_session(), task, group) for group in large]
+    beside = pa.concat_tables([task_schema().empty_table(), *apart])
+    scores, listed = place.make_scores(task, len(small), max(1, len(small)), name, beside)
+    done = sorted((_GROUP.decode(text) for text in listed), key=_place_of)
+    measured = bool({"truth", "stream_truth"} & set(manifest.keep))
     compared = [each.compared for each in done if each.compared is not None]
     result = AttackedRuns(
         experiment=name,
@@ -164,8 +161,8 @@ def attack_stored(
         guesses=sum(each.guesses for each in done),
         compared=sum(compared) if compared else None,
         different=sum(each.different for each in done),
-        measures=measures,
-        scores=None if measures is None else summarise_table(measures),
+        measures=sum(each.measures for each in done),
+        scores=scores if measured else None,
         files=tuple(file for each in done for file in each.files),
         seconds=tuple(each.seconds for each in done),
     )
@@ -200,24 +197,19 @@ def _require_observations(manifest: SweepManifest) -> None:
         )
 
 
-def _name_experiment(name: str, rows: pa.Table) -> pa.Table:
-    """Rows of `measures`, in a fixed order."""
-    schema = tables.arrow_schema(MeasureRow)
-    whole = rows.drop_columns([DURATION_COLUMN]).append_column("experiment", pa.repeat(pa.scalar(name), len(rows)))
-    return (
-        whole.select(schema.names).cast(schema).sort_by([(key, "ascending") for key in schema.names if key != "value"])
-    )
+def _place_of(group: AttackedGroup) -> tuple[str, ...]:
+    """Sort key: tasks end in any order."""
+    return tuple(file.path for file in group.files)
 
 
 def _write(out: Location, stored: Location, attackers: tuple[str, ...], code: CodeVersion, found: AttackedRuns) -> None:
-    """Write measures and scores, and then the entry that lists them and the files of guesses."""
+    """Write the scores, and then the entry that lists them and the files of the tasks."""
     log, attempt = _log(out, found.experiment), secrets.token_hex(4)
     number = max(log.numbers(), default=-1) + 1
-    written: dict[str, StoredTable | None] = {"measures": None, "scores": None}
-    for table, rows in (("measures", found.measures), ("scores", found.scores)):
-        if rows is not None:
-            name = f"{log.directory}/{table}.{attempt}.parquet"
-            written[table] = StoredTable(name, tables.write(out, name, rows))
+    scores = None
+    if found.scores is not None:
+        file = f"{log.directory}/scores.{attempt}.parquet"
+        scores = StoredTable(file, tables.write(out, file, found.scores))
     manifest = AttackManifest(
         found.experiment,
         stored.place,
@@ -227,7 +219,7 @@ def _write(out: Location, stored: Location, attackers: tuple[str, ...], code: Co
         shlex.join(["veilcast", *sys.argv[1:]]),
         found.guesses,
         found.files,
-        **written,
+        scores,
     )
     if not log.create(number, msgspec.json.encode(manifest)):
         raise StorageError(f"another attack on {found.experiment} has just written to {out.place}; attack again")
@@ -244,8 +236,16 @@ def read_attack(out: Location, name: str) -> AttackManifest:
 
 def read_guesses(out: Location, name: str) -> pa.Table:
     """The guesses that the last attack has written. For small ones."""
-    parts = [tables.read(out, tables.TABLES[file.table], name, [file.path]) for file in read_attack(out, name).files]
-    return pa.concat_tables(parts)
+    return _read(out, name, [file for file in read_attack(out, name).files if file.table != "measures"])
+
+
+def read_measures(out: Location, name: str) -> pa.Table:
+    """The measures that the last attack has written. For few."""
+    return _read(out, name, [file for file in read_attack(out, name).files if file.table == "measures"])
+
+
+def _read(out: Location, name: str, files: Sequence[KeptFile]) -> pa.Table:
+    return pa.concat_tables(tables.read(out, tables.TABLES[file.table], name, [file.path]) for file in files)
 
 
 def _log(out: Location, name: str) -> WriteOnceLog:

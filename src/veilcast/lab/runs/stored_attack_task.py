@@ -27,6 +27,7 @@ from veilcast.lab.experiment.recorder import record_tables
 from veilcast.lab.experiment.task import PARAMS_DECODER, one_thread, task_schema
 from veilcast.lab.spark.locations import LocationAddress
 from veilcast.lab.storage.location import LocalDirectory
+from veilcast.lab.tables import MeasureRow
 
 
 class StoredAttack(Protocol):
@@ -59,6 +60,7 @@ class AttackedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     rows: int
     guesses: int
+    measures: int
     compared: int | None
     different: int
     seconds: float
@@ -146,7 +148,7 @@ class GroupResult:
         output = task.output
         self._writer = None
         if output is not None:
-            named = msgspec.structs.replace(output, names=(self._tables.guesses,))
+            named = msgspec.structs.replace(output, names=(self._tables.guesses, "measures"))
             self._writer = KeptWriter(named, group.cell, name, params, group.seeds)
 
     def add(
@@ -188,13 +190,24 @@ class GroupResult:
 
     def finish(self, seconds: float) -> pa.Table:
         """The measures of the runs, and a row that lists an `AttackedGroup`, in the columns of `task_schema`."""
-        files = tuple(self._writer.finish()) if self._writer is not None else ()
-        rows = sum(file.rows for table, file in self._group.files.items() if table not in NOT_OBSERVED)
-        told = AttackedGroup(rows, self._guesses, self._compared, self._different, seconds, files)
-        listed = msgspec.json.encode(told).decode()
-        columns = zip(*self._rows, (self._cell, self._group.seeds[-1], "", "", 0.0, 0.0, 0.0, listed), strict=True)
         schema = task_schema()
-        return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+        measures = _table_of(self._rows, schema)
+        files: tuple[KeptFile, ...] = ()
+        if self._writer is not None:
+            self._writer.add_rows("measures", measures.select(tables.arrow_schema(MeasureRow, stored=True).names))
+            files = tuple(self._writer.finish())
+        rows = sum(file.rows for table, file in self._group.files.items() if table not in NOT_OBSERVED)
+        told = AttackedGroup(rows, self._guesses, len(measures), self._compared, self._different, seconds, files)
+        listed = msgspec.json.encode(told).decode()
+        row = (self._cell, self._group.seeds[-1], "", "", 0.0, 0.0, 0.0, listed)
+        return pa.concat_tables([measures, _table_of([row], schema)])
+
+
+def _table_of(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+    )
 
 
 def count_different(kept: pa.Table, found: pa.Table) -> tuple[int, int]:
