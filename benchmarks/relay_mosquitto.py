@@ -1,6 +1,6 @@
 """What does privacy cost: publications through a relay's server and proxy, beside mosquitto carrying the same labels?
 
-    python benchmarks/relay_mosquitto.py [--quick] [--json]
+    python benchmarks/relay_mosquitto.py [--quick] [--json] [--database WHERE]
 
 The relay runs as two commands, with TLS on every stream and SQLite on the disk, in both profiles, and in `hardened`
 with and without the proxy's batches. mosquitto runs in the clear, at quality of service 1. One process publishes and
@@ -50,11 +50,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--quick", action="store_true", help="one small stage")
+    parser.add_argument(
+        "--database", metavar="WHERE", help="also with the server's records in this PostgreSQL database"
+    )
     arguments = parser.parse_args()
+    kinds = dict(RELAYS)
+    if arguments.database:
+        kinds["relay, hardened, PostgreSQL"] = RelayKind("hardened", 100_000, arguments.database)
+        kinds["no batches, PostgreSQL"] = RelayKind("hardened", 0, arguments.database)
     stages = QUICK if arguments.quick else STAGES
     found: list[dict[str, Any]] = []
     for stage in stages:
-        figures = contest(stage)
+        figures = contest(stage, kinds)
         found.append({**stage._asdict(), "brokers": as_json(figures)})
         if not arguments.json:
             show(stage, figures)
@@ -66,7 +73,7 @@ def main() -> None:
     print(f"load of this machine {os.getloadavg()[0]:.1f}")
 
 
-def contest(stage: Stage) -> dict[str, CarriedFigures]:
+def contest(stage: Stage, kinds: dict[str, RelayKind]) -> dict[str, CarriedFigures]:
     found: dict[str, CarriedFigures] = {}
     if mosquitto.is_here():
         longer = stage._replace(publications=LONGER * stage.publications)
@@ -74,7 +81,7 @@ def contest(stage: Stage) -> dict[str, CarriedFigures]:
             found[PLAIN] = measure(broker, longer)
         with place() as directory, mosquitto.mosquitto(directory, stage) as (broker, port):
             found[IN_C] = measure_in_c(broker, port, longer)
-    for name, kind in RELAYS.items():
+    for name, kind in kinds.items():
         with place() as directory, relay(directory, kind, stage) as broker:
             found[name] = measure(broker, stage)
     return found

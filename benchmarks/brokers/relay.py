@@ -33,6 +33,7 @@ from veilcast.cli.context import Context
 from veilcast.cli.files import format_toml, make_directory, passphrase_file
 from veilcast.cli.local.relay import HOSTS, write_hosts
 from veilcast.cli.transports import limits_for, make_tls_identity
+from veilcast.crypto.derive import derive
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
@@ -40,7 +41,7 @@ from veilcast.machine import Address
 from veilcast.net.clock import SystemClock
 from veilcast.net.streams import TlsStreamDriver
 from veilcast.node.record_store import KeepRecord, RecordStore
-from veilcast.node.relay import decode_server_line
+from veilcast.node.relay import decode_server_line, read_server_keys
 from veilcast.relay.client import RelayClient
 from veilcast.relay.config import RelayClientConfig
 from veilcast.relay.roster import EnrolledClient, LeasePseudonym
@@ -54,6 +55,8 @@ class RelayKind(NamedTuple):
 
     profile: Profile
     batch_us: int
+    database: str = ""
+    """A PostgreSQL database for the server's records, in place of SQLite. Its schema `veilcast` is made anew."""
 
 
 @contextmanager
@@ -74,7 +77,14 @@ def relay(directory: Path, kind: RelayKind, stage: Stage) -> Iterator[Broker]:
     public = decode_server_line("server_key", write_hosts(directory, (server, proxy), common, Context()))
     with (directory / "proxy" / "proxy.toml").open("a") as file:
         file.write(format_toml({"relay": {**_OPEN_HANDED, "batch_us": kind.batch_us}}))
-    _left_by_others(directory, hosts, profile, stage.others)
+    if kind.database:
+        import psycopg  # An optional extra.
+
+        with psycopg.connect(kind.database) as session:
+            session.execute("DROP SCHEMA IF EXISTS veilcast CASCADE")
+        server_file = directory / "server" / "server.toml"
+        server_file.write_text(format_toml({"database": kind.database}) + server_file.read_text())
+    _left_by_others(directory, hosts, kind, stage.others)
     with _start_host(directory, "server") as first, _start_host(directory, "proxy") as second:
         join = partial(_join, keyrings, profile, public, Address(proxy))
         yield Broker({"server": first, "proxy": second}, join, [])
@@ -120,12 +130,12 @@ def _keyrings(profile: Profile, labels: tuple[str, ...], readers: int) -> tuple[
     return members, hosts
 
 
-def _left_by_others(directory: Path, hosts: dict[Post, Keyring], profile: Profile, others: int) -> None:
+def _left_by_others(directory: Path, hosts: dict[Post, Keyring], kind: RelayKind, others: int) -> None:
     """One lease each, of a hundred members in `hardened`; in `paper`, where a member has one filter, of as many."""
     rng, until_us = Random(1), SystemClock().now() + 24 * HOUR_US
     leases: list[bytes] = []
     aliases: list[bytes] = []
-    hardened = profile == "hardened"
+    hardened = kind.profile == "hardened"
     for number in range(others):
         pseudonym, client = rng.randbytes(LEASE_NAME), f"member:{number % _OTHERS if hardened else number}"
         if not hardened or number < _OTHERS:
@@ -136,7 +146,14 @@ def _left_by_others(directory: Path, hosts: dict[Post, Keyring], profile: Profil
         part, key = (b"", rng.randbytes(32)) if hardened else (rng.randbytes(16), b"")
         leases.append(_ENCODER.encode(LeaseRecord(pseudonym, part, "proxy:", until_us, ((rng.randbytes(16),),), key)))
     for name, records in zip(HOSTS, (leases, aliases), strict=True):
-        with RecordStore(directory / name / "state", hosts[name].membership.link, os.urandom) as ledger:
+        if kind.database and name == "server":
+            from veilcast.node.postgres import PostgresDatabase
+
+            keys = read_server_keys(directory / name / "server.secret", _SECRET)
+            store = RecordStore(PostgresDatabase(kind.database, derive(keys.box, b"vc/relay-state"), os.urandom, print))
+        else:
+            store = RecordStore.in_directory(directory / name / "state", hosts[name].membership.link, os.urandom)
+        with store as ledger:
             ledger.write([KeepRecord(1 + place, data) for place, data in enumerate(records)])
 
 

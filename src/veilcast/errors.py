@@ -24,6 +24,10 @@ class StorageError(LocalError):
     """A file could not be read or written; what was there before is untouched."""
 
 
+class LostDatabaseError(StorageError):
+    """The database of a host does not answer, or has ended its session; what was confirmed is in it."""
+
+
 class PermissionsError(StorageError):
     """A secret file is readable by others, or not ours to read."""
 

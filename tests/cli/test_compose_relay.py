@@ -43,7 +43,7 @@ def relay(request: pytest.FixtureRequest, disk: Path) -> Path:
 
 def test_hosts_and_members_can_read_the_written_files(relay: Path) -> None:
     net, proxy = network.read_network(relay), load_proxy(relay / "proxy" / "proxy.toml")
-    assert (proxy.server_address, proxy.listen) == net.hosts
+    assert (*proxy.server_addresses, proxy.listen) == net.hosts
     assert (proxy.mask is None) == (net.plan.profile == "paper")
     for number in range(net.plan.nodes):
         config = node_config.load_config(network.node_file(relay, number))

@@ -32,7 +32,8 @@ def test_defaults_are_documented_as_they_are() -> None:
     for key, whose, default in machines:
         assert default == str(defaults(SETTINGS[whose])[key]), key
     told = {key: default for key, _, default in files if default != "needed"}
-    assert told == {"threads": str(defaults(ServerFile)["threads"])}
+    assert told == {"threads": str(defaults(ServerFile)["threads"]), "database": "none"}
+    assert defaults(ServerFile)["database"] is None
 
 
 def test_a_wrong_default_is_noticed() -> None:

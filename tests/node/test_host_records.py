@@ -21,7 +21,7 @@ class RecordingMachine:
 
 
 def test_a_record_is_on_the_disk_when_its_machine_hears_of_it_once_for_each_time_it_asked(disk: Path) -> None:
-    with RecordStore(disk, Secret(b"k" * 32), Random(1).randbytes) as ledger:
+    with RecordStore.in_directory(disk, Secret(b"k" * 32), Random(1).randbytes) as ledger:
         machine = RecordingMachine(ledger)
         clerk = HostRecords(machine)
         for event in (Record(1, b"one"), Record(2, b"two"), Record(1, b"again"), Settled(2), Record(3, b"three")):

@@ -16,7 +16,7 @@ PLANTED = b"the planted pseudonym"
 
 
 def opened(directory: Path, secret: Secret = SECRET) -> RecordStore:
-    return RecordStore(directory, secret, Random(1).randbytes)
+    return RecordStore.in_directory(directory, secret, Random(1).randbytes)
 
 
 def test_the_next_run_receives_the_unsettled_records(disk: Path) -> None:

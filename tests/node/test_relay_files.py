@@ -31,7 +31,7 @@ def test_a_server_is_read_with_its_paths_and_its_machines_settings() -> None:
 def test_a_proxy_is_read_with_its_server_and_its_limits() -> None:
     text = PROXY + 'mask = "m"\n[relay]\nbatch_us = 0\npublications = { every_us = 7, burst = 3 }'
     config = parse_proxy(text.encode(), HOME / "proxy.toml")
-    assert (config.mask, config.server_address) == (str(HOME / "m"), "127.0.0.1:4100")
+    assert (config.mask, config.server_addresses) == (str(HOME / "m"), ("127.0.0.1:4100",))
     assert (config.settings.batch_us, config.settings.publications) == (0, RateAllowance(7, 3))
     paper = parse_proxy((PROXY + 'profile = "paper"').encode(), HOME / "proxy.toml")
     assert (paper.mask, paper.settings.profile) == (None, "paper")

@@ -31,7 +31,7 @@ from veilcast.wire.relay import (
     Submit,
 )
 
-SERVER, ANNA, BOB = Address("server"), Address("anna"), Address("bob")
+SERVER, STANDBY, ANNA, BOB = Address("server"), Address("standby"), Address("anna"), Address("bob")
 ENTROPY = Random(1).randbytes
 KEYS = ServerKeys.draw(ENTROPY)
 MASK = Scalar.draw(ENTROPY)
@@ -43,10 +43,12 @@ UPLOAD = (KEYS.y.public().encode() + KEYS.k_r.public().encode(),)
 class ProxyHost:
     """A proxy with its disk and its peers."""
 
-    def __init__(self, records: dict[int, bytes] | None = None, **settings: Any) -> None:
+    def __init__(
+        self, records: dict[int, bytes] | None = None, servers: tuple[Address, ...] = (SERVER,), **settings: Any
+    ) -> None:
         config = RelayProxyConfig(**{"batch_us": 0, **settings})
         self.disk = dict(records or {})
-        self.proxy = RelayProxy(config, KEYS.public(), SERVER, MASK, Random(2), Random(3).randbytes, 0, self.disk)
+        self.proxy = RelayProxy(config, KEYS.public(), servers, MASK, Random(2), Random(3).randbytes, 0, self.disk)
         self.now, self.number = 0, 0
         self.sent: list[tuple[Address, Message]] = []
         self.events: list[Any] = []
@@ -106,6 +108,26 @@ def submit(number: int = 3) -> Submit:
 
 def test_a_proxy_connects_to_its_server_and_listens_for_members() -> None:
     assert ProxyHost().events[:2] == [Listen("member"), Connect(SERVER)]
+
+
+def test_requests_go_to_the_server_that_has_taken_over() -> None:
+    host = ProxyHost(servers=(SERVER, STANDBY))
+    assert host.events[:3] == [Listen("member"), Connect(SERVER), Connect(STANDBY)]
+    host.enrol(ANNA)
+    pseudonym = host.lease(ANNA, name(1))
+    host.proxy.peer_lost(SERVER, 0)
+    assert host.tell(ANNA, submit(4)) == [], "nobody serves; the client asks again"
+    host.proxy.peer_up(STANDBY, 0)
+    [(target, submitted)] = host.tell(ANNA, submit(4))
+    assert (target, type(submitted)) == (STANDBY, Submit)
+    assert isinstance(submitted, Submit)
+    done = RequestReply(submitted.number, ReplyCode.DONE)
+    assert host.tell(STANDBY, done) == [(ANNA, RequestReply(4, ReplyCode.DONE))]
+    delivery = RelayDelivery((pseudonym,), bytes(16), None, b"sealed")
+    assert host.tell(STANDBY, delivery) == [(ANNA, RelayDelivery((name(1),), bytes(16), None, b"sealed"))]
+    host.proxy.peer_up(SERVER, 0)
+    host.proxy.peer_lost(SERVER, 0)
+    assert host.tell(ANNA, submit(5))[0][0] == STANDBY, "the one that is left"
 
 
 def test_an_unknown_client_is_asked_to_enrol() -> None:
@@ -270,7 +292,7 @@ def test_a_proxy_has_a_mask_exactly_when_it_is_hardened() -> None:
     for profile, mask in (("paper", MASK), ("hardened", None)):
         config = RelayProxyConfig(profile=profile)  # type: ignore[arg-type]
         with pytest.raises(LocalError, match="mask"):
-            RelayProxy(config, KEYS.public(), SERVER, mask, rng, rng.randbytes, 0)
+            RelayProxy(config, KEYS.public(), [SERVER], mask, rng, rng.randbytes, 0)
 
 
 def test_a_proxy_forwards_a_batch_in_random_order() -> None:

@@ -35,12 +35,14 @@ BOND = Scalar.draw(ENTROPY)
 class ServerHost:
     """A server with a disk that writes on command."""
 
-    def __init__(self, records: dict[int, bytes] | None = None, now: int = 0, **settings: Any) -> None:
+    def __init__(
+        self, records: dict[int, bytes] | None = None, now: int = 0, *, shared: bool = False, **settings: Any
+    ) -> None:
         self.disk, self.now, self.number = dict(records or {}), now, 0
         self.unwritten: list[Record] = []
         self.settled: list[int] = []
         config = RelayServerConfig(**{"leases_max": 100, "columns_max": 400, **settings})
-        self.server = RelayServer(config, KEYS, Random(2), ENTROPY, now, self.disk)
+        self.server = RelayServer(config, KEYS, Random(2), ENTROPY, now, self.disk, shared=shared)
         self.first = self.server.next_event()
         self.server.peer_up(PROXY, now)
 
@@ -361,3 +363,19 @@ def test_an_enrolment_answer_leads_to_the_servers_key() -> None:
     [blinded] = ServerHost().tell(Blind(1, sealed))
     share: bytes = blinded.share  # type: ignore[attr-defined]
     assert Scalar(share) * blind == KEYS.k_r
+
+
+def test_a_server_on_shared_records_confirms_no_publication_without_a_write() -> None:
+    """Another server may have the records by now, with leases that this one does not know. Then the write fails."""
+    host = ServerHost(shared=True)
+    for _ in range(2):
+        publication = host.submission(b"for nobody here", b"a")
+        for asked in (publication, publication):  # Asked again, too.
+            assert host.tell(asked) == []
+        assert [type(each) for each in host.write()] == [RequestReply, RequestReply]
+    assert len(host.disk) == 1
+    again = ServerHost(host.disk, shared=True)
+    assert again.tell(again.submission(b"for nobody, again", b"a")) == []
+    again.write()
+    assert len(again.disk) == 1, "one record of ownership is enough"
+    assert len(ServerHost(again.disk).tell(again.submission(b"alone", b"a"))) == 1, "a server of its own need not write"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
@@ -32,6 +33,7 @@ class LiveRelay(AnyHouse):
     def __init__(self, directory: Path, plan: NetworkPlan) -> None:
         super().__init__(directory, plan, _HASTY)
         self._children: dict[str, BaseProcess] = {}
+        self._heard: dict[str, Connection] = {}
 
     def edit_file(self, name: str, old: str, new: str) -> None:
         """Change a word of one file."""
@@ -39,20 +41,44 @@ class LiveRelay(AnyHouse):
         assert old in text
         self.file(name).write_text(text.replace(old, new))
 
-    async def spawn(self, name: str, *, forgetful: bool = False, room: int | None = None) -> None:
-        """Start one of the hosts in a separate process; returns when it listens.
+    def add_standby(self, name: str, database: str) -> None:
+        """Give the server a database, and add another server with the same keys and database."""
+        first = self.net.hosts[0]
+        host, _, port = first.rpartition(":")
+        address = f"{host}:{int(port) + 1}"
+        shutil.copytree(self.file("server").parent, self.directory / name)
+        (self.directory / name / "server.toml").rename(self.file(name))
+        for server in ("server", name):
+            text = self.file(server).read_text()
+            self.file(server).write_text(f'database = "{database}"\n{text}')
+        self.edit_file(name, first, address)
+        self.edit_file("proxy", f'server = "{first}"', f'server = ["{first}", "{address}"]')
+
+    def file(self, name: str) -> Path:
+        return self.directory / name / f"{name}.toml" if name in _COMMANDS else super().file(name)
+
+    async def spawn(
+        self, name: str, *, forgetful: bool = False, room: int | None = None, may_stand_by: bool = False
+    ) -> None:
+        """Start one of the hosts in a separate process; returns when it listens, or stands by.
 
         `forgetful` plants a bug: its disk forgets. `room` limits the size of its files in bytes.
         """
         heard, said = _PROCESSES.Pipe(duplex=False)
         child = self._children[name] = _PROCESSES.Process(
-            target=run_host, args=(name, self.file(name), said, forgetful, room, self.errors(name))
+            target=run_host,
+            args=(_COMMANDS.get(name, name), self.file(name), said, forgetful, room, self.errors(name)),
         )
         child.start()
         said.close()
         line = await asyncio.to_thread(heard.recv)
-        assert line.startswith("listening at"), line
-        heard.close()
+        assert line.startswith("listening at") or (may_stand_by and "stands by" in line), line
+        self._heard[name] = heard
+
+    async def hear(self, name: str, words: str) -> None:
+        """Return when a host in a separate process has said these words."""
+        while words not in await asyncio.to_thread(self._heard[name].recv):
+            pass
 
     def errors(self, name: str) -> Path:
         """The error output of a host in a separate process that has ended."""
@@ -63,12 +89,14 @@ class LiveRelay(AnyHouse):
         code = self._children[name].exitcode
         if code is not None:
             del self._children[name]
+            self._heard.pop(name).close()
         return code
 
     def kill(self, name: str) -> None:
         child = self._children.pop(name)
         child.kill()
         child.join()
+        self._heard.pop(name).close()
 
     async def end(self) -> None:
         for name in list(self._children):
@@ -94,7 +122,12 @@ def run_host(name: str, file: Path, said: Connection, forgetful: bool, room: int
         said.send(line)
 
     sys.stderr = errors.open("w", buffering=1)
-    sys.exit(main(["relay", name, "run", "-c", str(file)], Context(say=say)))
+
+    def warn(line: str) -> None:
+        sys.stderr.write(f"veilcast: {line}\n")
+        said.send(line)
+
+    sys.exit(main(["relay", name, "run", "-c", str(file)], Context(say=say, warn=warn)))
 
 
 def run_with_relay(directory: Path, plan: NetworkPlan, test: Callable[[LiveRelay], Awaitable[None]]) -> None:
@@ -114,6 +147,8 @@ def run_with_relay(directory: Path, plan: NetworkPlan, test: Callable[[LiveRelay
     asyncio.run(run())
 
 
+_COMMANDS = {"standby": "server"}
+"""The commands of hosts that are named otherwise."""
 _PROCESSES = get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["veilcast.cli.commands"])
 _HASTY = "spread_us = 10000\nretry_us = 500000\n"

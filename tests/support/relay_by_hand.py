@@ -58,7 +58,7 @@ class RelayByHand:
         topics = make_topic_records((TOPIC, OTHER), 0.0, profile)
         wanted = ((TOPIC, "publisher"), (OTHER, "publisher"))
         self.server = RelayServer(RelayServerConfig(profile), keys, rng, rng.randbytes, self.now)
-        self.proxy = RelayProxy(proxy, public, SERVER, mask, rng, rng.randbytes, self.now)
+        self.proxy = RelayProxy(proxy, public, [SERVER], mask, rng, rng.randbytes, self.now)
         self.clients = {
             name: RelayClient(
                 *(client, make_keyring(topics, EPOCH_US, wanted, number), public, [PROXY], rng, rng.randbytes, self.now)

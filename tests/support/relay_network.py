@@ -111,7 +111,7 @@ class RelayNetwork:
         config = msgspec.structs.replace(self._proxy, profile=self.profile)
         mask = proxy_mask() if self.profile == "hardened" else None
         public = server_keys().public()
-        return RelayProxy(config, public, SERVER, mask, birth.rng, birth.entropy, birth.now, birth.stored)
+        return RelayProxy(config, public, [SERVER], mask, birth.rng, birth.entropy, birth.now, birth.stored)
 
     def _starter(self, number: int) -> Callable[[Birth], RelayClient]:
         config = msgspec.structs.replace(self._client, profile=self.profile)

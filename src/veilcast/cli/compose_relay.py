@@ -9,14 +9,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from veilcast.authority.role import TlsRole
 from veilcast.cli.identity import OpenedIdentity, open_identity
 from veilcast.cli.transports import limits_for, make_tls_identity, tls_driver
+from veilcast.crypto.derive import derive
 from veilcast.crypto.group import Multiply
 from veilcast.crypto.secret import Secret
-from veilcast.net.service import HostService, ServiceSetup
+from veilcast.net.service import HostService, ServiceSetup, Watchdog
 from veilcast.net.transport import StreamTransport
 from veilcast.node.multiply_pool import MultiplyPool
 from veilcast.node.record_store import HostRecords, RecordStore
@@ -30,16 +31,29 @@ _M = TypeVar("_M", "RelayServer", "RelayProxy")
 
 
 @contextmanager
-def compose_server(config: ServerFile, passphrase: Secret) -> Iterator[ServiceSetup[HostService]]:
+def compose_server(
+    config: ServerFile, passphrase: Secret, told: Callable[[str], object] = lambda _: None
+) -> Iterator[ServiceSetup[HostService]]:
+    """With a `database`, wait until no other server has it; `told` receives a sentence if one has."""
     from veilcast.relay.server import RelayServer
 
     opened = open_identity(config, passphrase)
     keys = read_server_keys(Path(config.keys), passphrase)
 
     def build(now: int, records: Mapping[int, bytes], multiply: Multiply) -> RelayServer:
-        return RelayServer(config.settings, keys, opened.rng, os.urandom, now, records, multiply)
+        shared = config.database is not None
+        return RelayServer(config.settings, keys, opened.rng, os.urandom, now, records, multiply, shared=shared)
 
-    with _compose_host(config, opened, "server", build, _server_numbers) as setup:
+    def open_state() -> _HostState:
+        if config.database is None:
+            return _open_own_state(config, opened)
+        from veilcast.node.postgres import PostgresDatabase
+
+        # Not the keyring's key: each server of a relay has a membership of its own.
+        database = PostgresDatabase(config.database, derive(keys.box, b"vc/relay-state"), os.urandom, told)
+        return _HostState(RecordStore(database), database.watch)
+
+    with _compose_host(config, opened, "server", open_state, build, _server_numbers) as setup:
         yield setup
 
 
@@ -52,11 +66,22 @@ def compose_proxy(config: ProxyFile, passphrase: Secret) -> Iterator[ServiceSetu
     mask = None if config.mask is None else read_mask(Path(config.mask))
 
     def build(now: int, records: Mapping[int, bytes], multiply: Multiply) -> RelayProxy:
-        server = config.server_address
-        return RelayProxy(config.settings, public, server, mask, opened.rng, os.urandom, now, records, multiply)
+        servers = config.server_addresses
+        return RelayProxy(config.settings, public, servers, mask, opened.rng, os.urandom, now, records, multiply)
 
-    with _compose_host(config, opened, "proxy", build, _proxy_numbers) as setup:
+    with _compose_host(
+        config, opened, "proxy", lambda: _open_own_state(config, opened), build, _proxy_numbers
+    ) as setup:
         yield setup
+
+
+class _HostState(NamedTuple):
+    records: RecordStore
+    watch: Watchdog | None = None
+
+
+def _open_own_state(config: RelayHostFile, opened: OpenedIdentity) -> _HostState:
+    return _HostState(RecordStore.in_directory(Path(config.state), opened.keyring.membership.link, os.urandom))
 
 
 @contextmanager
@@ -64,15 +89,14 @@ def _compose_host(
     config: RelayHostFile,
     opened: OpenedIdentity,
     standing: TlsRole,
+    open_state: Callable[[], _HostState],
     build: Callable[[int, Mapping[int, bytes], Multiply], _M],
     numbers: Callable[[_M], dict[str, float]],
 ) -> Iterator[ServiceSetup[HostService]]:
     identity = make_tls_identity(opened.keyring, opened.revoked, standing)
     threads = config.threads or os.cpu_count() or 1
-    with (
-        RecordStore(Path(config.state), opened.keyring.membership.link, os.urandom) as ledger,
-        MultiplyPool(threads) as multiply,
-    ):
+    state = open_state()
+    with state.records as ledger, MultiplyPool(threads) as multiply:
         machine = build(opened.clock.now(), ledger.unsettled(), multiply)
         streams = StreamTransport(machine, tls_driver(identity, limits_for(standing), [config.listen]))
         yield ServiceSetup(
@@ -83,6 +107,7 @@ def _compose_host(
             ),
             metrics=config.metrics.listen,
             clock=opened.clock,
+            watch=state.watch,
         )
 
 

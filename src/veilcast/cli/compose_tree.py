@@ -28,7 +28,7 @@ def compose_directory(
 ) -> Iterator[ServiceSetup[HostService]]:
     keyring, revoked, clock, _ = open_identity(config, passphrase)
     check_role(keyring, "directory")
-    with RecordStore(Path(config.state), keyring.membership.link, os.urandom) as ledger, anonymous as tor:
+    with RecordStore.in_directory(Path(config.state), keyring.membership.link, os.urandom) as ledger, anonymous as tor:
         place = make_endpoint(config.listen, keyring, tor)
         machine = Directory(config.settings, keyring, clock.now(), ledger.unsettled(), revoked)
         yield ServiceSetup(

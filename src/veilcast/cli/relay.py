@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.files import check_place, open_keyring
 from veilcast.crypto.group import Scalar
+from veilcast.errors import LostDatabaseError
 from veilcast.node.relay import encode_server_line, write_mask, write_server_keys
 from veilcast.relay.transformation_key import ServerKeys
 
 if TYPE_CHECKING:
     from veilcast.net.service import HostService, ServiceSetup
+    from veilcast.node.relay import ServerFile
 
 
 def init_server(arguments: argparse.Namespace, context: Context) -> Report:
@@ -42,8 +44,35 @@ def run_server(arguments: argparse.Namespace, context: Context) -> Report:
     from veilcast.node.relay import load_server
 
     config = service_run.load_process_config(arguments.config, load_server)
-    with compose_server(config, service_run.process_passphrase(arguments, config, context)) as setup:
-        return _serve(setup, arguments, context)
+    secret = service_run.process_passphrase(arguments, config, context)
+    has_answered = False
+
+    def stand_by(sentence: str) -> None:
+        nonlocal has_answered
+        has_answered = True
+        context.warn(sentence)
+
+    while True:
+        try:
+            with compose_server(config, secret, stand_by) as setup:
+                has_answered = True
+                return _serve(setup, arguments, context)
+        except LostDatabaseError as error:
+            if not has_answered:
+                raise  # A mistake in the file, as likely as not.
+            context.warn(f"{error}; nothing that was confirmed is lost; waiting for the database")
+            _wait_for_database(config)
+
+
+def _wait_for_database(config: ServerFile) -> None:
+    """Return when the database of this file answers; the program may be interrupted meanwhile."""
+    import time
+
+    from veilcast.node.postgres import does_answer
+
+    assert config.database is not None
+    while not does_answer(config.database):
+        time.sleep(_DATABASE_PAUSE_S)
 
 
 def run_proxy(arguments: argparse.Namespace, context: Context) -> Report:
@@ -60,3 +89,6 @@ def _serve(setup: ServiceSetup[HostService], arguments: argparse.Namespace, cont
     from veilcast.cli import service_run
 
     return service_run.run_service(setup, context, as_json=arguments.json, left="its disk keeps what has not gone out")
+
+
+_DATABASE_PAUSE_S: Final = 0.5

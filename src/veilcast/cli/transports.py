@@ -87,7 +87,6 @@ def make_tls_identity(keyring: Keyring, revoked: RevokedKeys, role: TlsRole, *ho
 
 def limits_for(role: TlsRole) -> StreamLimits:
     """A proxy has many members, and must not wait for one. A member and a server have few peers, and need each. A
-    broker has both, and an absent neighbour returns soon."""
-    if role == "broker":
-        return StreamLimits(backoff_max_s=5.0)
-    return StreamLimits() if role == "proxy" else StreamLimits(patience_s=10.0)
+    broker has both. The peers that a proxy or a broker calls are hosts, and an absent one, or another in its place,
+    returns soon."""
+    return StreamLimits(backoff_max_s=5.0) if role in ("broker", "proxy") else StreamLimits(patience_s=10.0)

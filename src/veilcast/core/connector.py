@@ -71,6 +71,11 @@ class Connectors:
         if self._connectors.pop(peer, None) is not None:
             self._update()
 
+    @property
+    def up(self) -> list[Address]:
+        """The peers that are connected."""
+        return [peer for peer, connector in self._connectors.items() if connector.up]
+
     def peer_up(self, peer: Address) -> None:
         self._connectors[peer].peer_up()
         self._update()

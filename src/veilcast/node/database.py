@@ -71,13 +71,29 @@ def take_version_1(run: Run, unseal: Callable[[bytes, str, Any], bytes]) -> Vers
 Execute: TypeAlias = Callable[..., sqlite3.Cursor]
 
 
-class Database:
+class RowSealer:
+    """Seals the rows of one database; `where` names the database in errors."""
+
+    def __init__(self, key: Secret, entropy: Entropy, where: str) -> None:
+        self._sealer, self._entropy, self._where = Sealer(key), entropy, where
+
+    def seal(self, data: bytes, kind: str, name: int | str | bytes) -> bytes:
+        return self._sealer.seal(data, context=_context(kind, name), entropy=self._entropy)
+
+    def unseal(self, data: bytes, kind: str, name: int | str | bytes) -> bytes:
+        try:
+            return self._sealer.unseal(data, context=_context(kind, name))
+        except ForgedError as error:
+            raise TamperedError(f"a {kind} in {self._where} is damaged, or of another keyring") from error
+
+
+class Database(RowSealer):
     """`remembered` is the number of acknowledged notifications to remember; 0 for none. The owner bounds the items."""
 
     def __init__(self, directory: Path, file: str, secret: Secret, entropy: Entropy, *, remembered: int = 0) -> None:
-        self._file, self._entropy = file, entropy
+        self._file = file
         key = derive(secret, b"vc/node-state")
-        self._sealer = Sealer(key)
+        super().__init__(key, entropy, file)
         self.slots = SealedSlots(self)
         self.acknowledged = AcknowledgedNotes(self, key, remembered)
         with ExitStack() as stack:
@@ -115,15 +131,6 @@ class Database:
     def add_rows(self, statement: str, rows: Iterator[tuple[Any, ...]]) -> None:
         """Execute a statement for each of these rows, in a transaction."""
         self._writer.executemany(statement, rows)
-
-    def seal(self, data: bytes, kind: str, name: int | str | bytes) -> bytes:
-        return self._sealer.seal(data, context=_context(kind, name), entropy=self._entropy)
-
-    def unseal(self, data: bytes, kind: str, name: int | str | bytes) -> bytes:
-        try:
-            return self._sealer.unseal(data, context=_context(kind, name))
-        except ForgedError as error:
-            raise TamperedError(f"a {kind} in {self._file} is damaged, or of another keyring") from error
 
     def _prepare(self, path: Path) -> None:
         """Create the tables of a new file, convert an older version, and build the index."""

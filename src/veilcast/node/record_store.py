@@ -10,16 +10,18 @@ machine learn that its records are stored. So nothing is sent that a kill would 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from veilcast.crypto.secret import Secret
+from veilcast.errors import LostDatabaseError
 from veilcast.faults import faults_of
 from veilcast.machine import Durable, Entropy, Event, Record, Settled
-from veilcast.node.database import Database, Execute
-from veilcast.node.sealed_slots import ItemName
+from veilcast.node.database import Database
+from veilcast.node.sealed_slots import Execute, ItemName, SealedSlots
 
 
 class KeepRecord(msgspec.Struct, frozen=True):
@@ -42,8 +44,8 @@ RecordChange: TypeAlias = KeepRecord | ForgetRecord
 class RecordTable:
     """The records in a database; the machine bounds their number."""
 
-    def __init__(self, database: Database) -> None:
-        self._slots = database.slots
+    def __init__(self, slots: SealedSlots) -> None:
+        self._slots = slots
 
     def apply(self, run: Execute, entry: RecordChange) -> None:
         match entry:
@@ -61,24 +63,46 @@ class RecordTable:
         return [record for record, data in self._all() if data[0]]
 
     def _all(self) -> list[tuple[int, bytes]]:
-        found = ((name.number, self._slots.get(name)) for name in self._slots.names(_KIND))
-        return sorted((record, data) for record, data in found if data is not None)
+        return sorted((name.number, data) for name, data in self._slots.items(_KIND))
+
+
+class RecordDatabase(Protocol):
+    """A database that holds records: one of the process's own (`Database`) or one that hosts share
+    (`PostgresDatabase`)."""
+
+    slots: SealedSlots
+
+    def transaction(self) -> AbstractContextManager[Execute]: ...
+
+    def close(self) -> None: ...
 
 
 class RecordStore:
     """A database of records and nothing else."""
 
-    def __init__(self, directory: Path, secret: Secret, entropy: Entropy) -> None:
-        self._database = Database(directory, FILE, secret, entropy)
-        self._records = RecordTable(self._database)
+    def __init__(self, database: RecordDatabase) -> None:
+        self._database = database
+        self._records = RecordTable(database.slots)
         self.unsettled = self._records.unsettled
 
+    @classmethod
+    def in_directory(cls, directory: Path, secret: Secret, entropy: Entropy) -> RecordStore:
+        """Open the store of this process alone, in a private directory."""
+        return cls(Database(directory, FILE, secret, entropy))
+
     def write(self, entries: Sequence[RecordChange]) -> None:
-        """Apply all changes or none, and return when they are on the disk."""
+        """Apply all changes or none, and return when they are on the disk.
+
+        Of several changes of one record only the last is made, so a record that is settled within one write never
+        reaches the disk.
+        """
+        last = {entry.record: entry for entry in entries}
         try:
             with self._database.transaction() as run:
-                for entry in entries:
+                for entry in last.values():
                     self._records.apply(run, entry)
+        except LostDatabaseError:
+            raise  # There is nothing to load from, and the service ends.
         except BaseException:
             self._database.slots.load()
             raise

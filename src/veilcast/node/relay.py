@@ -16,10 +16,11 @@ The files of the hosts, `server.toml` and `proxy.toml`:
     keyring = "server.keys"                    # a membership for a server
     listen = "192.0.2.1:4100"
     keys = "server.secret"                     # made by `veilcast relay server init`
+    database = "postgresql:///relay"           # if several servers share their records; one serves at a time
 
     keyring = "proxy.keys"                     # a membership for a proxy
     listen = "198.51.100.2:4101"
-    server = "192.0.2.1:4100"
+    server = "192.0.2.1:4100"                  # or a list, if several servers share a database
     server_key = "veilcast-server-..."         # the line that `veilcast relay server init` printed
     mask = "mask"                              # made by `veilcast relay proxy init`, the same for all proxies
 
@@ -125,11 +126,14 @@ class RelayHostFile(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_o
 
 class ServerFile(RelayHostFile, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keys: str
+    database: str | None = None
+    """The PostgreSQL database with the records; None for a database of the server's own, below `state`."""
     settings: RelayServerConfig = RelayServerConfig()
 
 
 class ProxyFile(RelayHostFile, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    server: str
+    server: str | tuple[str, ...]
+    """The server's address, or those of all servers that share one database."""
     server_key: str
     mask: str | None = None
     """None in `paper`, which has no masks."""
@@ -137,15 +141,19 @@ class ProxyFile(RelayHostFile, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_address("server", self.server)
+        if not 1 <= len(self.server_addresses) <= SERVERS_MAX:
+            raise ConfigError(f"server: one address, or a list of 1 to {SERVERS_MAX}")
+        for server in self.server_addresses:
+            check_address("server", server)
         decode_server_line("server_key", self.server_key)
         if (self.mask is None) != (self.profile == "paper"):
             needed = "needed, and not there" if self.mask is None else "the papers' profile has no masks"
             raise ConfigError(f"mask: {needed}")
 
     @property
-    def server_address(self) -> Address:
-        return Address(self.server)
+    def server_addresses(self) -> tuple[Address, ...]:
+        servers = (self.server,) if isinstance(self.server, str) else self.server
+        return tuple(map(Address, servers))
 
 
 def load_server(path: Path) -> ServerFile:
@@ -209,6 +217,7 @@ def decode_server_line(key: str, text: str) -> ServerPublicKey:
         raise ConfigError(f"{key}: not the line that `veilcast relay server init` printed; copy it whole") from error
 
 
+SERVERS_MAX: Final = 8
 _PURPOSE: Final = b"veilcast/relay-server"
 _PUBLIC: Final = "veilcast-server-"
 _MASK: Final = "veilcast-mask-"

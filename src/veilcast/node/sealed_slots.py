@@ -113,6 +113,13 @@ class SealedSlots:
             return item if found == name else None
         return None
 
+    def items(self, kind: str) -> Iterator[tuple[ItemName, bytes]]:
+        """All items of one kind as of the last commit, in the order of their slots."""
+        for slot, data in self._database.read("SELECT slot, data FROM slots ORDER BY slot"):
+            name, item = self._open(slot, data)
+            if name.kind == kind and self._slots.get(name) == slot:
+                yield name, item
+
     def __contains__(self, name: object) -> bool:
         return name in self._slots
 

@@ -92,7 +92,7 @@ class NodeStore:
         self._unread_max = unread_max
         self._database = Database(directory, FILE, secret, entropy, remembered=remembered_max)
         self._slots, self._acknowledged = self._database.slots, self._database.acknowledged
-        self._records = RecordTable(self._database)
+        self._records = RecordTable(self._slots)
         self._unread: dict[int, dict[bytes, ItemName]] = {}
         """For each subscription, the slots of its unread notes by id, in the order of arrival."""
         self._place = 0

@@ -8,12 +8,12 @@ either side. The proxy stores no deliveries for absent clients either: the serve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from veilcast.core.connector import Connector
+from veilcast.core.connector import Connectors
 from veilcast.core.host import HostBase
 from veilcast.core.timers import earliest
 from veilcast.crypto.group import Multiply, Scalar, multiply_each
@@ -83,9 +83,10 @@ ClientRequest: TypeAlias = EnrolClient | Lease | Release | Resume | Submit
 
 
 class RelayProxy(HostBase):
-    """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Connect(server)` and `Listen("member")`.
+    """A `Machine`, with the notices of `Peers` and `Durable`. It asks for `Listen("member")`, and for `Connect` to
+    each of `servers`. They share their records; one of them serves at a time, and only that one answers calls.
 
-    `mask` is xs, shared by all proxies of one server and unknown to the server (None in `paper`). `records` holds the
+    `mask` is xs, shared by all proxies of one relay and unknown to its servers (None in `paper`). `records` holds the
     records that earlier runs stored and did not settle: the clients' transformation keys, and the pseudonyms of their
     leases. `refused` counts rejected input by error class or by the code of the answer. `undeliverable` counts
     deliveries whose client was absent or unknown.
@@ -95,7 +96,7 @@ class RelayProxy(HostBase):
         self,
         config: RelayProxyConfig,
         public: ServerPublicKey,
-        server: Address,
+        servers: Sequence[Address],
         mask: Scalar | None,
         rng: Random,
         entropy: Entropy,
@@ -107,7 +108,9 @@ class RelayProxy(HostBase):
             raise LocalError("a proxy of the hardened profile has a mask, and one of the paper's has none")
         records = records or {}
         super().__init__("member", records)
-        self._config, self._server = config, server
+        self._config = config
+        self._server: Address | None = None
+        """The server that requests go to: the last one that has answered a call."""
         self._profile: ProxyProfile = (
             PaperProxyProfile() if mask is None else HardenedProxyProfile(public, mask, multiply)
         )
@@ -124,7 +127,9 @@ class RelayProxy(HostBase):
         delivery."""
         self._enrolling: dict[Address, int] = {}
         """Number of the latest enrolment request of each client."""
-        self._connector = Connector(server, config.connect_us, rng, now)
+        self._connectors = Connectors(config.connect_us, rng)
+        for server in servers:
+            self._connectors.add(server, now)
         self._pacer = make_pacer(config, rng)
         self.undeliverable = 0
 
@@ -137,17 +142,17 @@ class RelayProxy(HostBase):
     def handle_timer(self, now: int) -> None:
         self.version += 1
         self._roster.handle(now)
-        self._connector.handle(now)
+        self._connectors.handle(now)
         self._flush(now)
         if self._pacer is not None:
             self._frames += self._pacer.handle(now)
 
     def next_timer(self) -> int | None:
         pacer_us = None if self._pacer is None else self._pacer.next_us()
-        return earliest(pacer_us, self._up.due_us, self._down.due_us, self._roster.next_us(), self._connector.next_us)
+        return earliest(pacer_us, self._up.due_us, self._down.due_us, self._roster.next_us(), self._connectors.next_us)
 
     def next_event(self) -> Event | None:
-        if not self._events and (event := self._connector.next_event()) is not None:
+        if not self._events and (event := self._connectors.next_event()) is not None:
             return event
         return super().next_event()
 
@@ -156,16 +161,19 @@ class RelayProxy(HostBase):
         self._flush(now)
 
     def peer_up(self, peer: Address, now: int) -> None:
-        if peer == self._server:
-            self._connector.peer_up()
+        if peer in self._connectors:
+            self._connectors.peer_up(peer)
+            self._server = peer
             return
         self._connected[peer] = 0
         if self._pacer is not None:
             self._pacer.stream_up(peer, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
-        if peer == self._server:
-            self._connector.peer_lost(now)
+        if peer in self._connectors:
+            self._connectors.peer_lost(peer, now)
+            if peer == self._server:
+                self._server = next(iter(self._connectors.up), None)
             return
         self._connected.pop(peer, None)
         self._enrolling.pop(peer, None)
@@ -188,7 +196,7 @@ class RelayProxy(HostBase):
     # --- up
 
     def _hear(self, data: bytes, source: Address, now: int) -> None:
-        if source == self._server:
+        if source in self._connectors:
             self._handle_answer(decode(data), now)
         else:
             for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
@@ -350,10 +358,11 @@ class RelayProxy(HostBase):
 
     def _send_up(self, upward: _Upward, now: int) -> None:
         forwarded = upward.forwarded
-        if not self._connector.up:
+        server = self._server
+        if server is None:
             return  # The client repeats the request.
         if forwarded is None:
-            self._post(self._server, upward.build(0))
+            self._post(server, upward.build(0))
             return
         while self._in_flight and next(iter(self._in_flight.values())).until_us <= now:
             del self._in_flight[next(iter(self._in_flight))]
@@ -369,7 +378,7 @@ class RelayProxy(HostBase):
             self._refuse_request(forwarded.client, forwarded.request.number, ReplyCode.MALFORMED, now)
             return
         self._in_flight[self._number] = forwarded
-        self._post(self._server, message)
+        self._post(server, message)
 
     def _send_down(self, downward: _Downward) -> None:
         client, message = downward.client, downward.message
@@ -392,7 +401,7 @@ class RelayProxy(HostBase):
         self.peer_lost(client, now)
 
     def _post(self, peer: Address, message: Message) -> None:
-        if self._pacer is None or peer == self._server:
+        if self._pacer is None or peer in self._connectors:
             super()._post(peer, message)
         else:
             self._pacer.put(peer, encode(message))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -45,6 +45,10 @@ class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag="lease", for
     key: bytes
 
 
+class OwnershipRecord(msgspec.Struct, frozen=True, array_like=True, tag="owner", forbid_unknown_fields=True):
+    """The record that a server writes to show itself that the records are still its own."""
+
+
 class PublicationRecord(msgspec.Struct, frozen=True, array_like=True, tag="note", forbid_unknown_fields=True):
     """The record of a publication that some subscriber has not acknowledged."""
 
@@ -55,6 +59,9 @@ class PublicationRecord(msgspec.Struct, frozen=True, array_like=True, tag="note"
     until_us: int
     proxy: str = ""
     """The proxy that submitted it; "" in records older than this field."""
+
+
+StoredRecord: TypeAlias = LeaseRecord | PublicationRecord | OwnershipRecord
 
 
 class _StoredLease(NamedTuple):
@@ -73,6 +80,10 @@ class RelayServer(HostBase):
     `records` holds the records that earlier runs stored and did not settle: leases, and publications that some
     subscriber has not acknowledged. `refused` counts rejected input by error class or by the code of the answer.
     `matched` counts the subscribers of all publications.
+
+    If the records are `shared`, another server may take them over while this one still runs, and this one then misses
+    newer leases. So it confirms a publication without subscribers only after a write, which fails if the records are no
+    longer its own (`node.postgres`).
     """
 
     def __init__(
@@ -84,9 +95,13 @@ class RelayServer(HostBase):
         now: int,
         records: Mapping[int, bytes] | None = None,
         multiply: Multiply = multiply_each,
+        *,
+        shared: bool = False,
     ) -> None:
         super().__init__("proxy", records or {})
-        self._config = config
+        self._config, self._shared = config, shared
+        self._ownership: int | None = None
+        """The number of the record of ownership, once there is one."""
         self._profile: ServerProfile
         self._matcher: Matcher
         if config.profile == "hardened":
@@ -234,6 +249,8 @@ class RelayServer(HostBase):
                 return
             else:
                 record = self._store(publication, proxy, names, now)
+        if record is None and self._shared:
+            record = self._ownership = self._records.keep(_OWNED, self._ownership)
         if record is None:
             self._confirm(proxy, submit.number, proof)
         else:
@@ -301,6 +318,8 @@ class RelayServer(HostBase):
         entries = [(record, _decode(data)) for record, data in sorted(records.items())]
         current: list[IndexedLease] = []
         for record, entry in entries:
+            if isinstance(entry, OwnershipRecord):
+                self._ownership = record
             if isinstance(entry, LeaseRecord):
                 self._add_lease(entry, record, _stamp(records[record]))
                 if entry.until_us > now:
@@ -328,10 +347,11 @@ def _stamp(data: bytes) -> bytes:
     return digest(data, purpose=b"vc/relay-stamp", size=16)
 
 
-def _decode(data: bytes) -> LeaseRecord | PublicationRecord:
-    entry: LeaseRecord | PublicationRecord = _DECODER.decode(data)
+def _decode(data: bytes) -> StoredRecord:
+    entry: StoredRecord = _DECODER.decode(data)
     return entry
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(LeaseRecord | PublicationRecord, TamperedError, "a record of the server's is damaged")
+_DECODER: Final = MsgpackDecoder(StoredRecord, TamperedError, "a record of the server's is damaged")
+_OWNED: Final = _ENCODER.encode(OwnershipRecord())

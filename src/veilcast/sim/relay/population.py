@@ -100,7 +100,7 @@ class RelayPopulation(SubscriberPopulation, frozen=True, tag="relay"):
         config = msgspec.structs.replace(self.proxy, profile=self.profile)
         mask = proxy_mask() if self.profile == "hardened" else None
         public = server_keys().public()
-        return RelayProxy(config, public, SERVER, mask, birth.rng, birth.entropy, birth.now, birth.stored)
+        return RelayProxy(config, public, [SERVER], mask, birth.rng, birth.entropy, birth.now, birth.stored)
 
     def _client_factory(self, number: int, epoch_us: int, workload: SubscriberWorkload) -> MachineFactory:
         keyring, names = self._keyring(number, epoch_us), self.proxy_names()

@@ -159,7 +159,7 @@ class SimulatedRelay:
             config = msgspec.structs.replace(config, batch_us=0)
         mask = proxy_mask() if self._profile == "hardened" else None
         public = server_keys().public()
-        proxy = RelayProxy(config, public, SERVER, mask, birth.rng, birth.entropy, birth.now, birth.stored)
+        proxy = RelayProxy(config, public, [SERVER], mask, birth.rng, birth.entropy, birth.now, birth.stored)
         waits_us = 2 * self._links.latency_between(birth.address, SERVER, 0) if self._serial else 0
         return BusyMachine(proxy, *_costs(_PROXY[self._profile], waits_us))
 

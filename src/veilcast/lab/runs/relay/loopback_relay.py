@@ -95,7 +95,7 @@ class LoopbackRelay:
             proxy = RelayProxyConfig(self._profile, publications=_FREE, requests=_FREE, volume=_FREE)
             mask = self._mask if self._profile == "hardened" else None
             [there], public = server.addresses, self._keys.public()
-            self._drive(name, RelayProxy(proxy, public, there, mask, self._rng(name), self._entropy, now))
+            self._drive(name, RelayProxy(proxy, public, [there], mask, self._rng(name), self._entropy, now))
         await self._until(lambda: all(any(each.up for each in self._driven[name][1].peers()) for name in PROXIES))
 
     async def _join(self, count: int) -> list[Address]:
