@@ -220,7 +220,7 @@ def test_paper_leases_are_renewed_after_half_of_their_time() -> None:
 
 @both
 def test_a_subscriber_that_joins_within_a_bulk_requests_the_key_and_gets_it(profile: Profile) -> None:
-    world = two(profile)
+    world = two(profile, overtime_us=0)
     world.publish("p", b"before")
     world.run(5)
     world.client("late", "subscriber")
@@ -236,7 +236,7 @@ def test_a_subscriber_that_joins_within_a_bulk_requests_the_key_and_gets_it(prof
 
 @both
 def test_a_key_serves_one_bulk_and_the_next_bulk_has_another(profile: Profile) -> None:
-    world = two(profile, refresh_messages=3)
+    world = two(profile, refresh_messages=3, overtime_us=0)
     for number in range(7):
         world.publish("p", b"%d" % number)
         world.run(0.5)
@@ -298,7 +298,7 @@ def test_a_publication_that_could_never_be_sent_is_refused(profile: Profile) -> 
 
 
 def test_a_withdrawn_publication_is_not_sent_again() -> None:
-    world = two()
+    world = two(overtime_us=0)
     for replica in world.replicas.values():
         replica.rewrite = lambda message, to: [] if isinstance(message, ForwardContent) else [message]
     record = world.publish("p", b"hello")
@@ -312,7 +312,7 @@ def test_a_withdrawn_publication_is_not_sent_again() -> None:
 
 
 def test_a_missing_block_is_sent_once_per_attempt() -> None:
-    world = two()
+    world = two(overtime_us=0)
     replica = world.replicas["r3"]
     for name in world.replicas:
         world.replicas[name].rewrite = lambda message, to: [] if isinstance(message, ConfirmContent) else [message]

@@ -157,7 +157,7 @@ def test_the_sender_of_an_invalid_share_is_proven_even_if_it_comes_last() -> Non
 
 
 def test_a_valid_share_of_another_sharing_proves_nothing() -> None:
-    world = two()
+    world = two(overtime_us=0)
     keys, advert = keys_of(world), advert_of(world)
     assert keys.signing is not None
     scheme = world.replicas["r1"].place.scheme
@@ -168,7 +168,7 @@ def test_a_valid_share_of_another_sharing_proves_nothing() -> None:
     ]
     # Two replicas put the dealings of 1 and 2 together, and the third, cut off from them, those of 2 and 3.
     for order in ((1, 2, 3), (3, 1, 2)):
-        world = two()
+        world = two(overtime_us=0)
         for index in order:
             chosen = [1, 2] if index < 3 else [2, 3]
             delivery = redealt(holdings, chosen, index)
@@ -181,7 +181,7 @@ def test_a_valid_share_of_another_sharing_proves_nothing() -> None:
 
 @both
 def test_a_share_of_another_replica_proves_its_sender_faulty(profile: Profile) -> None:
-    world = two(profile)
+    world = two(profile, overtime_us=0)
     shares: list[LastShare] = []
     world.replicas["r1"].rewrite = lambda message, to: shares.append(message) or [message]  # type: ignore[func-returns-value, arg-type]
     world.publish("p", b"hello")
@@ -194,7 +194,7 @@ def test_a_share_of_another_replica_proves_its_sender_faulty(profile: Profile) -
 
 @both
 def test_shares_of_unsigned_keys_leave_nothing_behind(profile: Profile) -> None:
-    world = two(profile)
+    world = two(profile, overtime_us=0)
     replica, reader = world.replicas["r1"], world.posts["s"].machine
     mine = SigningKey.generate(ENTROPY)
     scheme, advert = replica.place.scheme, advert_of(world)
@@ -233,7 +233,7 @@ def test_of_a_publisher_with_endless_keys_only_the_last_are_kept() -> None:
 
 
 def test_an_equivocating_publisher_gets_no_honest_replica_suspected() -> None:
-    world = two()
+    world = two(overtime_us=0)
     keys, advert = keys_of(world), advert_of(world)
     assert keys.signing is not None
     scheme, origin = world.replicas["r1"].place.scheme, KeyAttempt(bytes(16))
@@ -261,7 +261,7 @@ def test_an_equivocating_publisher_gets_no_honest_replica_suspected() -> None:
 
 @both
 def test_a_replica_gets_one_share_of_each_attempt_and_no_two_are_of_one_polynomial(profile: Profile) -> None:
-    world = two(profile)
+    world = two(profile, overtime_us=0)
     for replica in world.replicas.values():
         replica.rewrite = lambda message, to: [] if isinstance(message, ConfirmContent) else [message]
     world.publish("p", b"hello")
@@ -282,7 +282,7 @@ def test_a_replica_gets_one_share_of_each_attempt_and_no_two_are_of_one_polynomi
 
 @both
 def test_endless_key_requests_cause_ever_fewer_dealings(profile: Profile) -> None:
-    world = two(profile)
+    world = two(profile, overtime_us=0)
     world.publish("p", b"hello")
     world.run(2)
     (first,) = world.replicas["r1"].received(FirstShare)
@@ -314,7 +314,7 @@ def test_a_replica_that_corrupts_blocks_is_proven_and_stops_nothing(profile: Pro
 
 @both
 def test_repeated_contents_are_confirmed_and_not_delivered(profile: Profile) -> None:
-    world = two(profile)
+    world = two(profile, overtime_us=0)
     world.publish("p", b"hello")
     world.run(2)
     (carry,) = [carry for carry in world.replicas["r1"].received(ForwardContent) if carry.block is not None]
@@ -330,7 +330,7 @@ def test_repeated_contents_are_confirmed_and_not_delivered(profile: Profile) -> 
 
 
 def test_contents_of_a_past_epoch_are_ignored_even_if_forgotten() -> None:
-    world = two(seen_max=1)
+    world = two(seen_max=1, overtime_us=0)
     world.publish("p", b"old")
     world.run(2)
     (carry,) = [carry for carry in world.replicas["r1"].received(ForwardContent) if carry.block is not None]

@@ -86,7 +86,7 @@ def test_a_manifest_has_one_encoding() -> None:
 
 
 def test_an_early_manifest_in_other_bytes_keeps_no_subscriber_from_reading() -> None:
-    network = ThreeNodeNetwork()
+    network = ThreeNodeNetwork(BrokerClientConfig(overtime_us=0))
     network.subscribe()
     seen, faulty = network.overhear("B1.1"), network.network.broker("B3.1")
     say = faulty._links.send
@@ -163,7 +163,7 @@ def test_manifests_of_unwanted_content_fill_only_their_senders_quota() -> None:
 
 def test_replayed_old_publications_fill_only_their_senders_quota() -> None:
     """A Byzantine replica has them whole, with their blocks, and their keys are gone: they wait like new content."""
-    network = ThreeNodeNetwork(BrokerClientConfig(contents_max=16, refresh_messages=1))
+    network = ThreeNodeNetwork(BrokerClientConfig(contents_max=16, refresh_messages=1, overtime_us=0))
     other = network.network.client("S", "B3", 2)
     network.network.run(1)
     other.subscribe(Label(TOPIC), network.network.now)

@@ -300,6 +300,8 @@ class BrokerClient(OutboxMember):
             for owned in self._claims.active_claims(now):
                 self._edge.send_claim_to(peer, owned)
         self._claims.set_connected(self._edge.has_majority, now)
+        for notice in self._claims.take_notices():
+            self._publisher.on_advertised(notice)
 
     def _has_room(self) -> bool:
         return len(self._inbox) < self._config.unread_max

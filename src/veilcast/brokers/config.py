@@ -13,7 +13,7 @@ import msgspec
 
 from veilcast.authority.topic_record import Profile
 from veilcast.brokers.content.blocks import Strategy
-from veilcast.brokers.keys.bulk_key import NUMBER_MAX
+from veilcast.brokers.keys.bulk_key import BULK_MAX
 from veilcast.core.settings import check_minimum
 from veilcast.errors import ConfigError
 
@@ -139,6 +139,9 @@ class BrokerClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """Publications of a topic that share one key."""
     refresh_bytes: int = 1 << 20
     """Bytes of publications that share one key."""
+    overtime_us: int = 120_000_000
+    """`hardened` only: longest time that a key serves beyond its publications and bytes, while subscribers have not
+    confirmed that they have the next key. 0: the next key is dealt when it is needed, and publications wait for it."""
     again_us: int = 4_000_000
     """Time after which an unconfirmed publication is sent again. It doubles each time, up to sixteen times."""
     wait_us: int = 60_000_000
@@ -174,8 +177,8 @@ class BrokerClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
             1,
             *(name for name, kind in self.__annotations__.items() if kind == "int" and name not in _MAY_BE_NONE),
         )
-        if self.refresh_messages > NUMBER_MAX:
-            raise ConfigError(f"brokers.refresh_messages must be at most {NUMBER_MAX}")
+        if self.refresh_messages > BULK_MAX:
+            raise ConfigError(f"brokers.refresh_messages must be at most {BULK_MAX}")
 
 
 _HOPS_HELD: Final = 40
@@ -184,4 +187,4 @@ dealing. With this least, a key is fresh at the third node whatever Byzantine re
 tolerates f <= 3 of them: 1 to the first node, 1 until the second has started, 14 + 7 f until it is done
 (`keys.transfer_receiver`, with disputes), and 1 to the third, so 17 + 7 f. Each further disputed node adds 15 + 7 f:
 the default of 240 allows for ten of three replicas in a row."""
-_MAY_BE_NONE: Final = ("ahead_us", "spread_us")
+_MAY_BE_NONE: Final = ("ahead_us", "spread_us", "overtime_us")

@@ -3,6 +3,7 @@
     sealed_publication  the seal of a publication
     blocks              blocks, manifest, and the strategies by which blocks travel
     publisher           the publisher's side
+    publisher_keys      its keys, which are dealt ahead of need
     forwarder, state    content through one broker
     subscriber          the subscriber's side
 

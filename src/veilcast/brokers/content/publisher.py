@@ -1,7 +1,7 @@
 """The publisher's side: a publication and its key are sent to the edge node until all subscribers have the publication.
 
-A topic has one shared key for a bulk of publications, which is transferred once, separately. Keys do not survive a
-restart: a pending publication is sealed again with another key, and subscribers recognize it by its id.
+A topic has one shared key for a bulk of publications, which is transferred once, separately (`publisher_keys`). Keys do
+not survive a restart: a pending publication is sealed again with another key, and subscribers recognize it by its id.
 
 1. Property: a publication is confirmed only if an honest replica of the edge node confirms it.
    Reason: f + 1 replicas must confirm it. With f, Byzantine ones alone could.
@@ -13,11 +13,6 @@ restart: a pending publication is sealed again with another key, and subscribers
 
 3. Property: attempts reveal no key.
    Reason: each attempt is dealt afresh, and shares of two attempts never mix.
-
-4. Property: Byzantine brokers cannot make the publisher deal without bound.
-   Reason: subscribers that lack a key request it through the brokers, and any broker on the path could request it in
-   their name. That costs one dealing per `again_us`, and ever fewer. A key that has been dealt 256 times
-   (`KEY_ATTEMPTS_MAX` + 1, all numbers that an attempt's byte has) is replaced.
 """
 
 from __future__ import annotations
@@ -30,27 +25,21 @@ import msgspec
 
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.content.blocks import ATTEMPTS_MAX, ContentBlock, choose_carriers, encode_content
-from veilcast.brokers.content.sealed_publication import encode_publication, seal_publication
+from veilcast.brokers.content.publisher_keys import PublishedKey, PublisherKeys
+from veilcast.brokers.content.sealed_publication import encode_publication, encode_trial, seal_publication
 from veilcast.brokers.edge_links import EdgeLinks
-from veilcast.brokers.keys.bulk_key import BulkSealer, RefreshPolicy
-from veilcast.brokers.keys.paper_split import split_key
-from veilcast.brokers.keys.redistribution import deal_key
-from veilcast.brokers.keys.scheme import KeyAttempt
-from veilcast.brokers.operations.share_store import make_pushes
-from veilcast.brokers.routing.renewal import ActiveAdvertisement, ClaimEncoder, ClaimRenewal
-from veilcast.core.connector import DOUBLINGS_MAX, backoff
+from veilcast.brokers.keys.bulk_key import PublicationKey
+from veilcast.brokers.routing.renewal import ActiveAdvertisement, AdvertisementNotice, ClaimEncoder, ClaimRenewal
+from veilcast.core.connector import backoff
 from veilcast.core.outbox import Outbox, PendingPublication, Sendings
 from veilcast.core.timers import Timers, earliest
-from veilcast.crypto.group import Scalar
-from veilcast.crypto.secret import Secret
-from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ExcessError, LocalError, StaleError
 from veilcast.machine import Address, Delay, Entropy, Overdue
-from veilcast.wire.brokers import ConfirmContent, FirstShare, ForwardContent, RequestBlocks, Routing, WantKey
+from veilcast.wire.brokers import ConfirmContent, ForwardContent, RequestBlocks, Routing, WantKey
 
 
 class ContentPublisher:
-    """Bounded: `records_max` publications, the keys of their bulks, and a key for each topic."""
+    """Bounded: `records_max` publications, their keys, and the keys and a trial of each topic."""
 
     def __init__(
         self,
@@ -65,12 +54,13 @@ class ContentPublisher:
         self._config, self._claims, self._codec, self._edge = config, claims, codec, edge
         self._records, self._rng, self._entropy = records, rng, entropy
         self._hardened = config.profile == "hardened"
-        self._refresh = RefreshPolicy(config.refresh_messages, config.refresh_bytes)
+        self._keys = PublisherKeys(config, edge, entropy)
         self._states: Sendings[_PublicationState] = Sendings(config.wait_us)
         self._contents: dict[bytes, _PublicationState] = {}
-        self._bulks: dict[str, _TopicBulk] = {}
-        self._keys: dict[bytes, _PublishedKey] = {}
         self._timers: Timers[_PublicationState] = Timers()
+        self._notices: dict[bytes, AdvertisementNotice] = {}
+        self._preparations: Timers[bytes] = Timers()
+        """Advertisements whose first key is to be dealt."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -130,6 +120,12 @@ class ContentPublisher:
 
     # --- the brokers
 
+    def on_advertised(self, notice: AdvertisementNotice) -> None:
+        """The brokers of the edge node have an advertisement: its first key is dealt once it has spread."""
+        advertisement = notice.advertised.claim.id
+        self._notices[advertisement] = notice
+        self._preparations.set(advertisement, notice.prepare_us)
+
     def on_done(self, done: ConfirmContent, source: Address) -> None:
         """A replica confirms that all subscribers behind it have the publication."""
         state = self._contents.get(done.content)
@@ -137,8 +133,12 @@ class ContentPublisher:
             return  # Enough replicas have confirmed it.
         state.confirmed_by[source] = None
         if self._edge.includes_honest(state.confirmed_by):
+            if state.sealed is not None:
+                state.sealed.key.is_confirmed = True
             state.is_confirmed = True
             self._abandon_sealing(state)
+            if state.is_trial:
+                return
             if all(other.is_confirmed for other in self._states.of(state.record)):
                 self._states.stop_timer(state.record)
             self._settle(state)
@@ -159,20 +159,23 @@ class ContentPublisher:
 
     def on_key_request(self, want: WantKey, now: int) -> None:
         """A subscriber lacks a key, or a broker says so."""
-        key = self._keys.get(want.key)
-        if key is None or key.advertisement != want.advertisement:
-            raise StaleError("not a key of any content in transit")
-        if not self._deal_again(key, now):
-            raise ExcessError("a key that was dealt just now")
+        self._keys.request(want, now)
 
     # --- time
 
     def next_us(self) -> int | None:
-        return earliest(self._timers.next_us(), self._states.next_us())
+        return earliest(self._timers.next_us(), self._states.next_us(), self._preparations.next_us())
 
     def handle(self, now: int) -> None:
+        for advertisement in self._preparations.pop_due(now):
+            notice = self._notices.pop(advertisement)
+            if notice.from_us <= now or self._keys.is_publishing(notice.topic):
+                self._keys.prepare(notice.topic, notice.advertised, now)
         for state in self._timers.pop_due(now):
-            self._attempt(state, now)
+            if state.is_trial:
+                self._repeat_trial(state, now)
+            else:
+                self._attempt(state, now)
         self._states.handle(now)
 
     def next_event(self) -> Overdue | None:
@@ -198,8 +201,15 @@ class ContentPublisher:
                 self._timers.set(state, now + backoff(self._rng, self._config.again_us, state.attempts))
                 return
         else:
-            sealed.attempt += 1
-            self._deal_again(sealed.key, now)
+            self._repeat(sealed, now)
+        self._send_sealed(state, sealed, now)
+        self._try_successor(state.pending, sealed.routing.says, advertised, now)
+
+    def _repeat(self, sealed: _SealedPublication, now: int) -> None:
+        sealed.attempt += 1
+        self._keys.deal_again(sealed.key, now)
+
+    def _send_sealed(self, state: _PublicationState, sealed: _SealedPublication, now: int) -> None:
         for block in sealed.blocks:
             to = choose_carriers(self._config.strategy, block.id, block.index, self._edge.scheme, sealed.attempt)
             for index in range(1, self._edge.scheme.size + 1):
@@ -210,6 +220,30 @@ class ContentPublisher:
             state.sent_us = now
         state.attempts += 1
 
+    def _try_successor(
+        self, pending: PendingPublication, says: bytes, advertised: ActiveAdvertisement, now: int
+    ) -> None:
+        """Send a trial of the next key to the subscribers of this publication, if it was not tried."""
+        trial = self._keys.next_trial(pending.topic, advertised)
+        if trial is not None:
+            state = _PublicationState(0, pending, is_trial=True)
+            sealed = self._seal_with(state, *trial, encode_trial(padded=self._hardened), says)
+            self._send_sealed(state, sealed, now)
+
+    def _repeat_trial(self, state: _PublicationState, now: int) -> None:
+        sealed, advertised = state.sealed, self._claims.active_advertisement(state.pending.topic, now)
+        if sealed is None:
+            return
+        key, is_active = sealed.key, advertised is not None and advertised.claim.id == sealed.key.advertisement
+        state.blocks_requested = {}
+        if self._keys.is_successor(key) and is_active and sealed.attempt < ATTEMPTS_MAX:
+            self._repeat(sealed, now)
+            self._send_sealed(state, sealed, now)
+            return
+        self._abandon_sealing(state)
+        if self._keys.is_successor(key):
+            self._keys.drop_successor(key)
+
     def _send_content(self, sealed: _SealedPublication, index: int, block: ContentBlock | None) -> None:
         data, at = (None, 0) if block is None else (block.data, block.index)
         self._edge.send_to_index(index, ForwardContent(sealed.routing, sealed.manifest, data, at, sealed.attempt))
@@ -217,91 +251,24 @@ class ContentPublisher:
     def _seal(
         self, state: _PublicationState, advertised: ActiveAdvertisement, now: int, *, reseal: bool
     ) -> _SealedPublication:
-        pending, keys, advertisement = state.pending, advertised.keys, advertised.claim.id
-        assert keys.signing is not None, "a member that advertises can sign"
+        pending = state.pending
         plaintext = encode_publication(pending, padded=self._hardened)
-        says = self._codec.encode_publication(keys, pending.content.publication)
-        bulk = self._bulks.get(pending.topic)
-        if bulk is None or bulk.advertisement != advertisement or reseal:
-            bulk = _TopicBulk(advertisement, BulkSealer(self._refresh, keys.signing.public, self._entropy))
-            self._replace(pending.topic, bulk)
-        sealing = bulk.bulk.next_key(len(plaintext), keys.content if self._hardened else None)
-        if sealing.shared is not None:
-            old = bulk.key
-            bulk.key = self._keys[sealing.key_id] = _PublishedKey(
-                sealing.key_id, advertisement, sealing.shared, keys.signing
-            )
-            self._forget(old)
-            self._deal(bulk.key, now)
-        key = self._keys[sealing.key_id]
-        routing = Routing(advertisement, says, sealing.key_id, sealing.number, self._entropy(8))
+        says = self._codec.encode_publication(advertised.keys, pending.content.publication)
+        key, sealing = self._keys.next_key(pending.topic, advertised, len(plaintext), now, fresh=reseal)
+        return self._seal_with(state, key, sealing, plaintext, says)
+
+    def _seal_with(
+        self, state: _PublicationState, key: PublishedKey, sealing: PublicationKey, plaintext: bytes, says: bytes
+    ) -> _SealedPublication:
+        routing = Routing(key.advertisement, says, key.id, sealing.number, self._entropy(8))
         sealed = seal_publication(sealing.key, plaintext, routing.content, self._entropy)
         manifest, blocks = encode_content(
-            routing.content, sealed, self._config.strategy, self._edge.scheme, keys.signing
+            routing.content, sealed, self._config.strategy, self._edge.scheme, key.signing
         )
         key.unconfirmed[routing.content] = None
         state.sealed = _SealedPublication(routing, _ENCODER.encode(manifest), blocks, key)
         self._contents[routing.content] = state
         return state.sealed
-
-    def _deal_again(self, key: _PublishedKey, now: int) -> bool:
-        """Deal the key again, unless the last attempt may still be in progress: with Byzantine brokers one takes long.
-        The wait doubles each time, until there was a long pause."""
-        least_us = max(self._config.want_us, self._config.again_us << min(key.dealings_in_row, DOUBLINGS_MAX))
-        if now < key.dealt_us + least_us:
-            return False
-        key.dealings_in_row = (
-            0 if now >= key.dealt_us + (self._config.again_us << DOUBLINGS_MAX + 1) else key.dealings_in_row + 1
-        )
-        self._deal(key, now)
-        return True
-
-    def _deal(self, key: _PublishedKey, now: int) -> None:
-        """Transfer the key, as a new attempt."""
-        if key.attempts > KEY_ATTEMPTS_MAX:
-            self._retire(key)
-            return
-        attempt, key_attempt, to = key.attempts, KeyAttempt(key.id, key.attempts), self._edge.scheme
-        key.attempts += 1
-        key.dealt_us = now
-        if self._config.delivery == "repository":
-            name, repository = (key.advertisement, key.id), self._edge.repository_scheme
-            pushes = make_pushes(
-                name, key.shared, attempt, repository, key.signing, self._entropy, hardened=self._hardened
-            )
-            for index, push in enumerate(pushes, 1):
-                self._edge.send_to_repository(index, push)
-            return
-        shares: list[Secret]
-        if self._hardened:
-            shares = [
-                first.encode() for first in deal_key(key.shared, key_attempt, to, key.signing, self._entropy, now)
-            ]
-        else:
-            shares = [
-                split_share.encode()
-                for split_share in split_key(key.shared, key_attempt, to, key.signing, self._entropy)
-            ]
-        for index, share in enumerate(shares, 1):
-            self._edge.send_to_index(index, FirstShare(key.advertisement, share.reveal()))
-
-    def _retire(self, key: _PublishedKey) -> None:
-        """New publications get another key. Publications sealed with this one are sealed again in time."""
-        for topic, bulk in list(self._bulks.items()):
-            if bulk.key is key:
-                self._replace(topic, None)
-
-    def _replace(self, topic: str, bulk: _TopicBulk | None) -> None:
-        old = self._bulks.pop(topic, None)
-        if bulk is not None:
-            self._bulks[topic] = bulk
-        if old is not None:
-            self._forget(old.key)
-
-    def _forget(self, key: _PublishedKey | None) -> None:
-        """Erase a key that seals nothing more, once no publication in transit uses it."""
-        if key is not None and not key.unconfirmed and all(bulk.key is not key for bulk in self._bulks.values()):
-            self._keys.pop(key.id, None)
 
     def _abandon_sealing(self, state: _PublicationState) -> None:
         """The current sealing of the publication is abandoned."""
@@ -309,7 +276,7 @@ class ContentPublisher:
         if (sealed := state.sealed) is not None:
             self._contents.pop(sealed.routing.content, None)
             sealed.key.unconfirmed.pop(sealed.routing.content, None)
-            self._forget(sealed.key)
+            self._keys.forget(sealed.key)
             state.sealed, state.confirmed_by = None, {}
 
     def _settle(self, state: _PublicationState) -> None:
@@ -323,33 +290,12 @@ class ContentPublisher:
         return [state for state in self._states.of(record) if state.pending == pending]
 
 
-@dataclass(slots=True, eq=False)
-class _PublishedKey:
-    id: bytes
-    advertisement: bytes
-    shared: Scalar
-    signing: SigningKey
-    attempts: int = 0
-    dealt_us: int = 0
-    dealings_in_row: int = 0
-    """Dealings in quick succession."""
-    unconfirmed: dict[bytes, None] = field(default_factory=dict)
-    """Unconfirmed contents sealed with this key."""
-
-
-@dataclass(slots=True)
-class _TopicBulk:
-    advertisement: bytes
-    bulk: BulkSealer
-    key: _PublishedKey | None = None
-
-
 @dataclass(slots=True)
 class _SealedPublication:
     routing: Routing
     manifest: bytes
     blocks: list[ContentBlock]
-    key: _PublishedKey
+    key: PublishedKey
     attempt: int = 0
 
 
@@ -357,6 +303,8 @@ class _SealedPublication:
 class _PublicationState:
     record: int
     pending: PendingPublication
+    is_trial: bool = False
+    """True for the trial of a key, which goes where the publication `pending` would go."""
     is_held: bool = False
     is_confirmed: bool = False
     attempts: int = 0
@@ -367,7 +315,6 @@ class _PublicationState:
     blocks_requested: dict[tuple[int, int], None] = field(default_factory=dict)
 
 
-KEY_ATTEMPTS_MAX: Final = 255
 _TRAVEL_US: Final = 1_000_000
 """Upper bound of the time of a publication and its key through an overlay whose brokers all answer."""
 _ATTEMPTS: Final = 3

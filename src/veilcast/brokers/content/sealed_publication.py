@@ -4,6 +4,8 @@ The author need not be named inside. The manifest of the content is signed with 
 that the routing names. The content's id, to which the manifest and this seal are bound, is a digest of that routing. In
 `hardened` publications are padded to one of a few sizes: brokers see the content pass, and its length would reveal what
 it is.
+
+A trial is a sealed publication without content. A subscriber confirms it when it has opened it, and so has the key.
 """
 
 from __future__ import annotations
@@ -32,15 +34,24 @@ def encode_publication(pending: PendingPublication, *, padded: bool) -> bytes:
     return pad(plain, next(size for size in BODY_CLASSES if len(plain) <= size - LENGTH_PREFIX))
 
 
+def encode_trial(*, padded: bool) -> bytes:
+    """The plaintext of a trial."""
+    return pad(b"", BODY_CLASSES[0]) if padded else b""
+
+
 def seal_publication(key: Secret, spelled: bytes, content: bytes, entropy: Entropy) -> bytes:
     """`content` is the id of the publication's routing."""
     return seal(key, spelled, context=_CONTEXT + content, entropy=entropy)
 
 
-def open_publication(key: Secret, sealed: bytes, content: bytes, topic: str, *, padded: bool) -> PendingPublication:
-    """Raises for anything that was not sealed with this key for this routing."""
+def open_publication(
+    key: Secret, sealed: bytes, content: bytes, topic: str, *, padded: bool
+) -> PendingPublication | None:
+    """The publication; None for a trial. Raises for anything that was not sealed with this key for this routing."""
     plain = unseal(key, sealed, context=_CONTEXT + content)
-    return PendingPublication(topic, decode_publication(unpad(plain) if padded else plain))
+    if padded:
+        plain = unpad(plain)
+    return PendingPublication(topic, decode_publication(plain)) if plain else None
 
 
 _CONTEXT: Final = b"veilcast/brokers-letter"

@@ -216,6 +216,9 @@ class ContentSubscriber:
             return
         opener.forget(number)
         self._move_to_opened(id_, pending)
+        if publication is None:
+            self.confirm(id_, now)
+            return
         try:
             with self._faults.refuse_exceptions():
                 is_settled = self._client.deliver(publication, id_, now)

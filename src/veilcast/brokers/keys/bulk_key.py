@@ -5,6 +5,9 @@ and their bytes. Within a bulk the key advances by hashing, one step per publica
 captured later opens nothing that was sealed before. Skipped keys are kept for late publications, up to a bound. A
 shared key is a scalar, which can be dealt and redistributed; for `paper`, which splits bytes, it is its 32 bytes.
 
+A key can have a successor, which is drawn before it is needed: its transfer takes a while. When the successor takes
+over is the publisher's decision (`content.publisher`); `is_due` says that the key in use has served its bulk.
+
 A publication's key is derived from the shared key alone in `paper`. In `hardened` it is derived from the shared key and
 the topic's content key, which the authority gives to members for an epoch. So brokers that get a majority of the shares
 at some hop, by any means, still read nothing, and neither does a subscriber whose grant has ended.
@@ -12,6 +15,7 @@ at some hop, by any means, still read nothing, and neither does a subscriber who
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
@@ -19,7 +23,7 @@ import msgspec
 from veilcast.crypto.derive import derive, digest
 from veilcast.crypto.group import Scalar
 from veilcast.crypto.secret import Secret
-from veilcast.errors import ConfigError, ExcessError, ForgedError, LocalError, StaleError
+from veilcast.errors import ConfigError, ForgedError, LocalError, StaleError
 from veilcast.machine import Entropy
 
 
@@ -30,52 +34,93 @@ class RefreshPolicy(msgspec.Struct, frozen=True):
     bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= self.messages <= NUMBER_MAX or (self.bytes is not None and self.bytes < 1):
-            raise ConfigError(f"a key serves for 1 to {NUMBER_MAX} messages, and for at least one byte")
+        if not 1 <= self.messages <= BULK_MAX or (self.bytes is not None and self.bytes < 1):
+            raise ConfigError(f"a key serves for 1 to {BULK_MAX} messages, and for at least one byte")
 
 
 class PublicationKey(NamedTuple):
-    """The key of a publication: the id of the shared key, the number within the bulk, the derived key, and the shared
-    key if it is new."""
+    """The key of a publication: the id of the shared key, the number within the bulk, and the derived key."""
 
     key_id: bytes
     number: int
     key: Secret
-    shared: Scalar | None
 
 
 class BulkSealer:
-    """A publisher's keys on one topic."""
+    """A publisher's keys on one topic: the one in use, and its successor."""
 
     def __init__(self, refresh: RefreshPolicy, publisher: bytes, entropy: Entropy) -> None:
         self._refresh, self._publisher, self._entropy = refresh, publisher, entropy
-        self._key_id = b""
-        self._chain: Secret | None = None
-        self._number = self._bytes = 0
+        self._current: _SealingKey | None = None
+        self._successor: _SealingKey | None = None
 
-    def next_key(self, size: int, topic: Secret | None) -> PublicationKey:
-        """The key for a publication of this size. `shared` is the shared key where a new one begins, and None
-        otherwise.
+    def is_due(self, size: int) -> bool:
+        """True if the next publication, of this size, ought to get another key.
 
         A publication larger than a key's bytes gets a key of its own: sealed content is not cut.
         """
-        shared: Scalar | None = None
-        if self._chain is None or self._number >= self._refresh.messages or self._full(size):
-            shared = Scalar.draw(self._entropy)
-            self._key_id = make_key_id(self._publisher, self._entropy(_NONCE_BYTES))
-            self._chain, self._number, self._bytes = _first_chain_key(shared), 0, 0
-        number, chain = self._number, self._chain
-        self._chain = _next_chain_key(chain)
-        self._number += 1
-        self._bytes += size
-        return PublicationKey(self._key_id, number, content_key(chain, topic, self._key_id, number), shared)
+        current = self._current
+        if current is None or current.served >= self._refresh.messages:
+            return True
+        return self._refresh.bytes is not None and current.bytes + size > self._refresh.bytes
 
-    def _full(self, size: int) -> bool:
-        return self._refresh.bytes is not None and self._bytes + size > self._refresh.bytes
+    @property
+    def is_spent(self) -> bool:
+        """True if the key in use seals nothing more."""
+        return self._current is None or self._current.number >= BULK_MAX
+
+    def draw_successor(self) -> tuple[bytes, Scalar]:
+        """Draw the key after the one in use. Returns its id and the shared key to be dealt."""
+        shared = Scalar.draw(self._entropy)
+        key_id = make_key_id(self._publisher, self._entropy(_NONCE_BYTES))
+        self._successor = _SealingKey(key_id, _first_chain_key(shared))
+        return key_id, shared
+
+    def drop_successor(self) -> None:
+        self._successor = None
+
+    def advance(self) -> None:
+        """The successor takes over."""
+        if self._successor is None:
+            raise LocalError("no key was drawn to take over")
+        self._current, self._successor = self._successor, None
+
+    def next_key(self, size: int, topic: Secret | None) -> PublicationKey:
+        """The key for a publication of this size."""
+        if self._current is None:
+            raise LocalError("no key was drawn")
+        self._current.served += 1
+        self._current.bytes += size
+        return self._take(self._current, topic)
+
+    def trial_key(self, topic: Secret | None) -> PublicationKey:
+        """The key for a trial of the successor, which is none of the publications that a key serves for."""
+        if self._successor is None:
+            raise LocalError("no key was drawn")
+        return self._take(self._successor, topic)
+
+    def _take(self, key: _SealingKey, topic: Secret | None) -> PublicationKey:
+        number, chain = key.number, key.chain
+        key.chain = _next_chain_key(chain)
+        key.number += 1
+        return PublicationKey(key.id, number, content_key(chain, topic, key.id, number))
+
+
+@dataclass(slots=True)
+class _SealingKey:
+    id: bytes
+    chain: Secret
+    number: int = 0
+    served: int = 0
+    bytes: int = 0
 
 
 class BulkOpener:
-    """A subscriber's end of one shared key: the publication keys of its bulk, each once, in nearly any order."""
+    """A subscriber's end of one shared key: the publication keys of its bulk, each once, in nearly any order.
+
+    The keys of the last `skipped` numbers before the highest one are kept. A subscriber that joins late, or that few
+    publications match, may begin anywhere in the bulk; `BULK_MAX` bounds the work for that.
+    """
 
     def __init__(self, key_id: bytes, shared: Secret, *, skipped: int = 256) -> None:
         if skipped < 0:
@@ -90,12 +135,11 @@ class BulkOpener:
     def key(self, number: int, topic: Secret | None) -> Secret:
         """The key of publication `number`. It stays available until `forget`, which the caller calls once the
         publication is open."""
-        if not 0 <= number < NUMBER_MAX:
+        if not 0 <= number < BULK_MAX:
             raise StaleError("no bulk has a publication of this number")
-        if number >= self._next + self._skipped_max + 1:
-            raise ExcessError("a publication too far ahead in its bulk")
         while self._next <= number:
-            self._skipped[self._next] = self._chain
+            if self._next >= number - self._skipped_max:
+                self._skipped[self._next] = self._chain
             self._chain = _next_chain_key(self._chain)
             self._next += 1
         while len(self._skipped) > self._skipped_max + 1:
@@ -141,4 +185,5 @@ def _next_chain_key(chain: Secret) -> Secret:
 
 KEY_ID_BYTES: Final = 16
 _NONCE_BYTES: Final = 8
-NUMBER_MAX: Final = 1 << 32
+BULK_MAX: Final = 1 << 16
+"""Most publications of one bulk. A subscriber that begins at its end hashes for a tenth of a second."""

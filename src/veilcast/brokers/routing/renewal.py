@@ -93,6 +93,16 @@ class ActiveAdvertisement(NamedTuple):
     ready_us: int
 
 
+class AdvertisementNotice(NamedTuple):
+    """An advertisement that the brokers of the edge node have: `from_us` is when its period begins, and from
+    `prepare_us` on it and the subscriptions of its period are known along their routes."""
+
+    topic: str
+    advertised: ActiveAdvertisement
+    from_us: int
+    prepare_us: int
+
+
 class ClaimRenewal:
     """Bounded: three claims for each topic that the member may publish on, and for each of `subscriptions_max`
     subscriptions.
@@ -123,6 +133,7 @@ class ClaimRenewal:
         self._pending_withdrawals: list[WithdrawClaim] = []
         self._record: Record | None = None
         self._timers: Timers[_TimerName] = Timers()
+        self._notices: list[AdvertisementNotice] = []
         self._is_connected = False
         self._start_period(now)
 
@@ -176,19 +187,20 @@ class ClaimRenewal:
         self._is_connected = connected
         if connected:
             for series in self._all_series():
-                for period_claim in series.claims.values():
-                    self._on_known(series, period_claim, now)
+                for period, period_claim in series.claims.items():
+                    self._on_known(series, period, period_claim, now)
 
     def active_advertisement(self, topic: str, now: int) -> ActiveAdvertisement | None:
         """The advertisement to publish under on this topic; None without a grant, or while too few brokers are
         connected."""
         series = self._advertised.get(topic)
         period_claim = None if series is None else series.claims.get(self._periods.at(now))
-        if period_claim is None or period_claim.known_us is None:
-            return None
-        return ActiveAdvertisement(
-            period_claim.claim, period_claim.keys, period_claim.known_us + self._config.spread_us
-        )
+        return None if period_claim is None else self._advertised_by(period_claim)
+
+    def take_notices(self) -> list[AdvertisementNotice]:
+        """The advertisements that have become known since the last call."""
+        notices, self._notices = self._notices, []
+        return notices
 
     def active_claims(self, now: int) -> list[OwnedClaim]:
         """All claims that a broker without state about this client must get."""
@@ -266,18 +278,31 @@ class ClaimRenewal:
         period_claim.sent = True
         self._send_to_brokers(OwnedClaim(period_claim.claim, period_claim.holder))
         if self._is_connected:
-            self._on_known(series, period_claim, now)
+            self._on_known(series, period, period_claim, now)
 
-    def _on_known(self, series: _ClaimSeries, period_claim: _PeriodClaim, now: int) -> None:
+    def _on_known(self, series: _ClaimSeries, period: ValidityPeriod, period_claim: _PeriodClaim, now: int) -> None:
         """The claim has reached the brokers, and spreads from there."""
         if period_claim.sent and period_claim.known_us is None:
             period_claim.known_us = now
+            if series.subscription is None and (advertised := self._advertised_by(period_claim)) is not None:
+                subscribed_us = period.from_us - self._config.ahead_us + 2 * self._config.spread_us
+                notice = AdvertisementNotice(
+                    series.topic, advertised, period.from_us, max(advertised.ready_us, subscribed_us)
+                )
+                self._notices.append(notice)
             if (
                 series.subscription is not None
                 and not series.subscription.is_active
                 and (series.name, None) not in self._timers
             ):
                 self._timers.set((series.name, None), now + self._config.spread_us)
+
+    def _advertised_by(self, period_claim: _PeriodClaim) -> ActiveAdvertisement | None:
+        if period_claim.known_us is None:
+            return None
+        return ActiveAdvertisement(
+            period_claim.claim, period_claim.keys, period_claim.known_us + self._config.spread_us
+        )
 
     def _holder_key(self, name: bytes, period: ValidityPeriod) -> SigningKey:
         times = self._withdrawals.get((_series_digest(name), period.number), 0)

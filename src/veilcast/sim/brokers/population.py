@@ -305,7 +305,7 @@ class BrokersPopulation(SubscriberPopulation, frozen=True, tag="brokers"):
                 "inbox": client.unread_max,
                 "seen": client.seen_max,
                 "pending": client.records_max,
-                "sealing": client.records_max + self.topics,
+                "sealing": client.records_max + 3 * self.topics,
                 "suspects": client.suspects_max,
             }
         broker = self.broker

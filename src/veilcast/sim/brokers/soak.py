@@ -13,12 +13,12 @@ stream are neither lost nor duplicated: TLS carries them.
 
 `LIARS_SOAK` is as small as a run with all tolerated liars can be, so that ten thousand runs take an evening: four hops
 of five replicas, two of each Byzantine, one publisher and one subscriber at the ends, and two notes, each under its own
-key. Replicas that failed with the first key are not waited for with the second. The seed draws the eight liars and
-their behaviours. Every note must arrive, no coalition may know a key, and exactly the replicas that told a provable lie
-must be named.
+key. Replicas that failed with the first key are not waited for with the second. Keys are dealt when they are needed and
+not ahead, so that each note shows that a transfer succeeds. The seed draws the eight liars and their behaviours. Every
+note must arrive, no coalition may know a key, and exactly the replicas that told a provable lie must be named.
 
 `EVERY_SOAK` demands the same and draws nothing: the seed numbers all choices of one liar in each node, at each replica
-and with each behaviour, on overlays of one to three hops of three replicas.
+and with each behaviour, on overlays of one to three hops of three replicas. Seeds of the second round deal keys ahead.
 """
 
 from __future__ import annotations
@@ -60,7 +60,11 @@ class EverySoak(Soak):
     """The seed is the number of the case; after the last case comes the first again."""
 
     def plan(self, seed: int) -> Scenario:
-        config = make_config("every behaviour", LIARS_TIMES, make_case(seed % CASES))
+        population = make_case(seed % CASES)
+        if seed // CASES % 2:
+            ahead = msgspec.structs.replace(population.client, overtime_us=BrokerClientConfig().overtime_us)
+            population = msgspec.structs.replace(population, client=ahead)
+        config = make_config("every behaviour", LIARS_TIMES, population)
         return Scenario("broker behaviours", config, "veilcast sim soak --of brokers-every --seeds 1")
 
 
@@ -181,7 +185,7 @@ LIARS_POPULATION: Final = BrokersPopulation(
     first_us=6_000_000,
     every_us=9_000_000,
     broker=BrokerConfig(bound_us=150_000),
-    client=BrokerClientConfig(again_us=30_000_000, want_us=30_000_000, refresh_messages=1),
+    client=BrokerClientConfig(again_us=30_000_000, want_us=30_000_000, refresh_messages=1, overtime_us=0),
     checks=("once", "intact", "matching", "complete", "secret", "all named"),
 )
 REPLICAS: Final = 3

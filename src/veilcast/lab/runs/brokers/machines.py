@@ -1,11 +1,11 @@
 """P4's brokers on the real machines, in the simulator: the messages of a key, and the latency of a publication.
 
-A line of virtual nodes, a publisher at one end and a reader at the other; every publication has its own key. Messages
-are counted as the machines send them, those of Byzantine replicas included. Shares, and messages of agreement about
-them, are one number; messages that only confirm a share are another. If a publisher times out, there are several
-attempts at one key. A replica that failed with the first key is not waited for with the next ones, so later keys are
-timed, too. For latencies each machine has its own processor, on which its steps take their real time (`timed_machine`),
-and links take none: what remains is work, hop after hop, as in P4's Fig. 8.
+A line of virtual nodes, a publisher at one end and a reader at the other; every publication has its own key, which is
+dealt when it is needed. Messages are counted as the machines send them, those of Byzantine replicas included. Shares,
+and messages of agreement about them, are one number; messages that only confirm a share are another. If a publisher
+times out, there are several attempts at one key. A replica that failed with the first key is not waited for with the
+next ones, so later keys are timed, too. For latencies each machine has its own processor, on which its steps take their
+real time (`timed_machine`), and links take none: what remains is work, hop after hop, as in P4's Fig. 8.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class BrokerLine:
             bits=0,
             notes=0,
             broker=BrokerConfig(params.sharing),
-            client=BrokerClientConfig(params.sharing, refresh_messages=1),
+            client=BrokerClientConfig(params.sharing, refresh_messages=1, overtime_us=0),
             checks=(),
         )
         self._counted.liars = frozenset(population.draw_overlay(seed).liars)
