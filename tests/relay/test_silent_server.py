@@ -158,7 +158,7 @@ def test_a_proxy_that_drops_a_publication_cannot_hide_it_behind_forged_answers(c
     network.world.crash(SERVER)
     network.publish("c0", b"dropped")
     client = network.machine("c0")
-    names = [lease.name for leases in client._leases._by_name.values() for lease in leases]
+    names = [lease.name for at in client._leases.values() for leases in at._by_name.values() for lease in leases]
 
     def forge(proxy: Address, data: bytes) -> None:
         network.do("c0", lambda machine, now: machine.receive(data, proxy, now))

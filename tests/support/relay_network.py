@@ -1,4 +1,4 @@
-"""A small relay in a simulated world: a server, two proxies, and clients that tests control."""
+"""A small relay in a simulated world: a server, two proxies or more, and clients that tests control."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from veilcast.topics import Conjunction, Integers, Label, Schema, Strings
 TOPIC = "relay"
 SCHEMA = Schema((Integers("level", 0, 15, 4), Integers("size", 0, 7, 2), Strings("kind")))
 """`size` has coarse cells: two values share one."""
-PROXIES = (Address("p0"), Address("p1"))
 CLIENT_CONFIG = RelayClientConfig(spread_us=0, retry_us=1_000_000, connect_us=500_000, resume_us=5_000_000)
 PROXY_CONFIG = RelayProxyConfig(batch_us=0, connect_us=500_000)
 SERVER_CONFIG = RelayServerConfig(leases_max=1_000, columns_max=4_000)
@@ -40,6 +39,7 @@ class RelayNetwork:
         profile: Profile = "hardened",
         *,
         clients: int = 2,
+        proxies: int = 2,
         client: RelayClientConfig = CLIENT_CONFIG,
         proxy: RelayProxyConfig = PROXY_CONFIG,
         server: RelayServerConfig = SERVER_CONFIG,
@@ -60,7 +60,8 @@ class RelayNetwork:
             on_event=self._on_event,
         )
         self.world.add(SERVER, self._start_server)
-        for name in PROXIES:
+        self.proxies = [Address(f"p{number}") for number in range(proxies)]
+        for name in self.proxies:
             self.world.add(name, self._start_proxy)
         self.names = [Address(f"c{number}") for number in range(clients)]
         self.wants: dict[Address, list[Conjunction]] = {name: [] for name in self.names}
@@ -121,7 +122,7 @@ class RelayNetwork:
 
         def start(birth: Birth) -> RelayClient:
             client = RelayClient(
-                config, keyring, server_keys().public(), PROXIES, birth.rng, birth.entropy, birth.now, birth.stored
+                config, keyring, server_keys().public(), self.proxies, birth.rng, birth.entropy, birth.now, birth.stored
             )
             for interest in self.wants[birth.address]:
                 client.subscribe(interest, birth.now)

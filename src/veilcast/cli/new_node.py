@@ -68,7 +68,7 @@ mode = "relay"
 keyring = {json.dumps(keyring)}
 
 [relay]
-# The proxies that it calls: one; or two, the first for publishing and the second for subscribing.
+# The proxies that it calls: one; or several, the first for publishing and the others for subscribing.
 proxies = {json.dumps(proxies)}
 
 # The line that the server's operator publishes. With another line it would talk to another server.

@@ -6,7 +6,7 @@ The file of a member's node:
     keyring = "alice.keyring"
 
     [relay]
-    proxies = ["198.51.100.2:4101"]            # or two: the first for publishing, the second for subscribing
+    proxies = ["198.51.100.2:4101"]            # or more: the first for publishing, the others for subscribing
     server_key = "veilcast-server-..."         # the line that the server's operator publishes
 
 A member calls its proxies and nobody calls a member, so its file has no address.
@@ -50,7 +50,7 @@ from veilcast.node import checked_line, toml_file
 from veilcast.node.modes import MachineInputs, Mode, NodeMember
 from veilcast.node.multiply_pool import THREADS_MAX
 from veilcast.node.toml_file import ProcessConfig, check_address, read_own_table, settings_converter
-from veilcast.relay.config import RelayClientConfig, RelayProxyConfig, RelayServerConfig
+from veilcast.relay.config import PROXIES_MAX, RelayClientConfig, RelayProxyConfig, RelayServerConfig
 from veilcast.relay.transformation_key import ServerKeys, ServerPublicKey
 
 if TYPE_CHECKING:
@@ -81,14 +81,15 @@ def read_settings(profile: Profile, table: dict[str, Any]) -> RelaySettings:
         if value is None:
             raise ConfigError(f"relay.{key}: needed, and not there")
     proxies = msgspec.convert(own["proxies"], tuple[str, ...])
-    if not 1 <= len(proxies) <= 2:
-        raise ConfigError("relay.proxies: one, or one to publish by and one to subscribe by")
+    if not 1 <= len(proxies) <= PROXIES_MAX:
+        raise ConfigError(f"relay.proxies: 1 to {PROXIES_MAX}, the first to publish by and the others to subscribe by")
     for place, proxy in enumerate(proxies):
         check_address(f"relay.proxies[{place}]", proxy)
     public = decode_server_line("relay.server_key", str(own["server_key"]))
-    return RelaySettings(
-        tuple(map(Address, proxies)), public, read_own_table("relay", table, profile, RelayClientConfig)
-    )
+    client = read_own_table("relay", table, profile, RelayClientConfig)
+    if client.copies > len(set(proxies[1:] or proxies)):
+        raise ConfigError(f"relay.copies: {client.copies} need as many proxies to subscribe by, after the first one")
+    return RelaySettings(tuple(map(Address, proxies)), public, client)
 
 
 def build(start: MachineInputs) -> NodeMember:

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Final
 
 from veilcast.authority.keyring import Keyring, TopicKeys
 from veilcast.core.inbox import Inbox
 from veilcast.core.member import OutboxMember, first_event
 from veilcast.core.outbox import Outbox, PendingPublication, Sendings, publication_id
 from veilcast.core.timers import earliest
+from veilcast.crypto.derive import derive
 from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Delay, Disconnect, Entropy, Event, Frame, Note
-from veilcast.relay.config import RelayClientConfig
+from veilcast.relay.config import PROXIES_MAX, RelayClientConfig
 from veilcast.relay.hardened import HardenedClientProfile
-from veilcast.relay.leases import SubscriptionLeases
+from veilcast.relay.leases import SubscriptionLeases, encode_interest
 from veilcast.relay.pacer import make_pacer, unpack_frame
 from veilcast.relay.paper import PaperClientProfile
 from veilcast.relay.profile import ClientProfile
@@ -36,7 +38,8 @@ from veilcast.wire.relay import Receipt, RelayDelivery, ReplyCode, RequestReply
 class RelayClient(OutboxMember):
     """A `NodeMember` (`node.modes`), with the notices of `Peers` and `Durable`.
 
-    `proxies` has one or two entries: the client publishes through the first and subscribes through the last. `records`
+    The client publishes through the first of `proxies`. It subscribes through the others, or through the only one. Each
+    subscription goes through `copies` of them, which a key of the client's chooses: always the same ones. `records`
     holds the records that earlier runs stored and did not settle: publications. `refused` counts rejected input by
     error class; `excess` counts deliveries that no subscription had asked for.
     """
@@ -53,8 +56,8 @@ class RelayClient(OutboxMember):
         records: Mapping[int, bytes] | None = None,
         multiply: Multiply = multiply_each,
     ) -> None:
-        if not 1 <= len(proxies) <= 2:
-            raise LocalError("a client needs one proxy, or one for publishing and one for subscribing")
+        if not 1 <= len(proxies) <= PROXIES_MAX:
+            raise LocalError(f"a client needs 1 to {PROXIES_MAX} proxies: one for publishing, others for subscribing")
         super().__init__()
         self._config = config
         hardened = config.profile == "hardened"
@@ -68,11 +71,13 @@ class RelayClient(OutboxMember):
             proxy: ProxyConnection(config, self._profile, server, proxy, self._post, rng, entropy, now)
             for proxy in dict.fromkeys(proxies)
         }
-        self._publish_connection, self._subscribe_connection = (
-            self._connections[proxies[0]],
-            self._connections[proxies[-1]],
-        )
-        self._leases = SubscriptionLeases(config, self._profile, self._subscribe_connection, rng, now)
+        self._publish_connection = self._connections[proxies[0]]
+        self._leases = {
+            proxy: SubscriptionLeases(config, self._profile, self._connections[proxy], rng, now)
+            for proxy in dict.fromkeys(proxies[1:] or proxies)
+        }
+        """The leases at each proxy for subscribing."""
+        self._proxy_key = derive(keyring.membership.link, b"vc/relay-proxies")
         self._inbox = Inbox(unread_max=config.unread_max, seen_max=config.seen_max, again_us=config.deliver_again_us)
         self._outbox = Outbox(entropy, records or {}, config.records_max)
         self._submissions: Sendings[int] = Sendings(config.wait_us)
@@ -88,7 +93,11 @@ class RelayClient(OutboxMember):
         self._outbox.drop(record)
 
     def unsubscribe(self, number: int, now: int) -> None:
-        self._leases.remove(number, now)
+        held = [leases for leases in self._leases.values() if number in leases]
+        if not held:
+            raise LocalError(f"there is no subscription {number}")
+        for leases in held:
+            leases.remove(number, now)
         self._send_receipts(self._inbox.end_subscription(number), now)
         self.version += 1
 
@@ -106,7 +115,8 @@ class RelayClient(OutboxMember):
             self._frames += self._pacer.handle(now)
         for connection in self._connections.values():
             connection.handle(now)
-        self._leases.handle(now)
+        for leases in self._leases.values():
+            leases.handle(now)
         self._inbox.handle(now)
         self._submissions.handle(now)
         self.version += 1
@@ -114,17 +124,17 @@ class RelayClient(OutboxMember):
     def next_timer(self) -> int | None:
         connections = (connection.next_us() for connection in self._connections.values())
         pacer_us = None if self._pacer is None else self._pacer.next_us()
-        return earliest(
-            pacer_us, *connections, self._leases.next_us(), self._inbox.next_us(), self._submissions.next_us()
-        )
+        leases = (leases.next_us() for leases in self._leases.values())
+        return earliest(pacer_us, *connections, *leases, self._inbox.next_us(), self._submissions.next_us())
 
     def next_event(self) -> Event | None:
         if self._events:
             return self._events.popleft()
         if (overdue := self._submissions.next_event()) is not None:
             return overdue
-        if self._leases.notices:
-            return self._leases.notices.pop(0)
+        for leases in self._leases.values():
+            if leases.notices:
+                return leases.notices.pop(0)
         connections = (connection.next_event for connection in self._connections.values())
         return first_event(*connections, self._outbox.next_event, self._inbox.next_delivery)
 
@@ -133,8 +143,8 @@ class RelayClient(OutboxMember):
             if self._pacer is not None:
                 self._pacer.stream_up(peer, now)
             connection.peer_up(now)
-            if connection is self._subscribe_connection:
-                self._leases.proxy_returned(now)
+            if (leases := self._leases.get(peer)) is not None:
+                leases.proxy_returned(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if (connection := self._connections.get(peer)) is not None:
@@ -162,8 +172,8 @@ class RelayClient(OutboxMember):
         """Entries in each table."""
         return {
             "requests": sum(map(len, self._connections.values())),
-            "subscriptions": len(self._leases),
-            "leases": self._leases.lease_count,
+            "subscriptions": len(set().union(*self._leases.values())),
+            "leases": sum(leases.lease_count for leases in self._leases.values()),
             "inbox": len(self._inbox),
             "seen": self._inbox.seen_count,
             "pending": len(self._outbox),
@@ -179,7 +189,9 @@ class RelayClient(OutboxMember):
         self._profile.check_publication(self._topic_keys(pending.topic, now), pending)
 
     def _add_subscription(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
-        self._leases.add(number, topic, interest, now)
+        chosen = self._choose_proxies(encode_interest(topic, interest))
+        for place, proxy in enumerate(chosen):
+            self._leases[proxy].add(number, topic, interest, now, is_first=not place)
 
     def _topic_keys(self, topic: str, now: int) -> TopicKeys:
         return self._profile.topic_keys(topic, self._profile.lease_periods(now, 0)[0], now)
@@ -222,8 +234,8 @@ class RelayClient(OutboxMember):
         if connection.key is None:
             return  # Sealed under a key of an earlier run: the server sends it again on request.
         lease_name = delivery.names[0]
-        stub = (lease_name, delivery.ticket)
-        leases = self._leases.leases_named(lease_name)
+        stub = (connection.proxy.encode() + _STUB_END + lease_name, delivery.ticket)
+        leases = self._leases[connection.proxy].leases_named(lease_name) if connection.proxy in self._leases else []
         if not leases:
             self._send_receipts([stub], now)
             return
@@ -248,8 +260,17 @@ class RelayClient(OutboxMember):
             self._send_receipts([stub], now)
 
     def _send_receipts(self, stubs: Sequence[tuple[bytes, bytes]], now: int) -> None:
-        for lease_name, ticket in stubs:
-            self._subscribe_connection.send_if_up(Receipt(lease_name, ticket), now)
+        for stub, ticket in stubs:
+            proxy, _, lease_name = stub.partition(_STUB_END)
+            self._connections[Address(proxy.decode())].send_if_up(Receipt(lease_name, ticket), now)
+
+    def _choose_proxies(self, interest: bytes) -> list[Address]:
+        """The proxies that carry a subscription: chosen for each alike, and the same in every life of the client."""
+        ranked = sorted(
+            self._leases,
+            key=lambda proxy: derive(self._proxy_key, b"vc/relay-choice", interest, proxy.encode()).reveal(),
+        )
+        return ranked[: self._config.copies]
 
     def _post(self, peer: Address, message: Message, now: int) -> None:
         data = encode(message)
@@ -257,3 +278,7 @@ class RelayClient(OutboxMember):
             self._frames.append(Frame(peer, data))
         else:
             self._pacer.put(peer, data)
+
+
+_STUB_END: Final = b"\0"
+"""Between a proxy's address, which has no such byte, and the name of a lease."""

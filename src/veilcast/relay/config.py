@@ -21,6 +21,9 @@ class RelayClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """Settings of a member that publishes and subscribes."""
 
     profile: Profile = "hardened"
+    copies: int = 1
+    """Number of proxies that each subscription goes through, if there are several for subscribing. With two, either may
+    be down or drop notifications. Each costs a lease, and a copy of each notification."""
     ahead_epochs: int = 1
     """Number of epochs beyond the current one for which a subscription is leased at all times. A client that is away
     for at most that long misses nothing that the server still holds. Each epoch costs the server one more lease."""
@@ -58,7 +61,7 @@ class RelayClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     def __post_init__(self) -> None:
         check_minimum(self, "client", 0, "ahead_epochs", "spread_us", "retention_us")
-        check_minimum(self, "client", 1, "retry_us", "connect_us", "resume_us", "flight_max", "wait_us")
+        check_minimum(self, "client", 1, "copies", "retry_us", "connect_us", "resume_us", "flight_max", "wait_us")
         check_minimum(
             self,
             "client",
@@ -190,4 +193,6 @@ def _check_rate(rate_us: int, record_bytes: int, whose: str) -> None:
 
 
 AHEAD_MAX: Final = 24
+PROXIES_MAX: Final = 8
+"""Proxies of one client."""
 RECORD_MIN: Final = 256

@@ -11,6 +11,7 @@ names are the same in all runs of a client, so a restarted client needs no store
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -79,13 +80,21 @@ class SubscriptionLeases:
     def lease_count(self) -> int:
         return sum(len(leased.leases) for leased in self._interests.values())
 
-    def add(self, number: int, topic: str, interest: Conjunction, now: int) -> None:
-        """Add a subscription; `LocalError` for one that can never be leased."""
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers of the subscriptions."""
+        return iter(self._numbers)
+
+    def add(self, number: int, topic: str, interest: Conjunction, now: int, *, is_first: bool = True) -> None:
+        """Add a subscription; `LocalError` for one that can never be leased. Where a subscription is leased several
+        times, only the first lease says that it waits, and any of them that it is ready."""
         if len(self._numbers) >= self._config.subscriptions_max:
             raise FullError(f"there are {self._config.subscriptions_max} subscriptions already; end one first")
         period = self._profile.lease_periods(now, 0)[0]
         self._profile.interest_elements(self._profile.topic_keys(topic, period, now), interest)
-        key = _ENCODER.encode((topic, interest.constraints))
+        key = encode_interest(topic, interest)
         leased = self._interests.get(key)
         if leased is None:
             leased = self._interests[key] = LeasedInterest(key, topic, interest)
@@ -95,7 +104,9 @@ class SubscriptionLeases:
         leased.numbers[number] = None
         self._numbers[number] = key
         current = leased.leases.get(period)
-        self.notices.append(Waiting(number, now if current is not None and current.is_active else None))
+        is_active = current is not None and current.is_active
+        if is_active or is_first:
+            self.notices.append(Waiting(number, now if is_active else None))
 
     def remove(self, number: int, now: int) -> None:
         if number not in self._numbers:
@@ -265,6 +276,11 @@ class SubscriptionLeases:
         if not leases:
             self._by_name.pop(lease.name, None)
             self._timers.cancel(lease.name)
+
+
+def encode_interest(topic: str, interest: Conjunction) -> bytes:
+    """The key of an interest: two subscriptions with the same one share their leases."""
+    return _ENCODER.encode((topic, interest.constraints))
 
 
 _Due: TypeAlias = bytes | EpochLease

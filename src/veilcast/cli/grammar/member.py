@@ -114,7 +114,7 @@ def _add_new(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="ADDRESS:PORT",
-        help="in a relay: the address of a proxy; may be given twice, for publishing and for subscribing",
+        help="in a relay: the address of a proxy; may be repeated, one for publishing and others for subscribing",
     )
     new.add_argument("--server-key", metavar="LINE", help="in a relay: the line that its server's operator publishes")
     new.add_argument(
