@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
+from support.value_series import meter, prices
 from veilcast.cli.context import Context
 from veilcast.cli.foil import _event, with_linger
+from veilcast.cli.foil_check import check_in_background
 from veilcast.cli.local.network import NetworkPlan, lay_out, node_file
 from veilcast.cli.main import main
 from veilcast.errors import ConfigError
-from veilcast.machine import Publication
+from veilcast.foil.config import AttributeConfig, FoilConfig
+from veilcast.machine import Address, Publication
 from veilcast.node.config import load_config, parse_config
-from veilcast.topics import Label
+from veilcast.node.foil import FoilSettings
+from veilcast.topics import Label, Reals, Schema, Strings
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -95,10 +103,108 @@ def test_a_series_that_cannot_be_shown_is_reported_in_one_line(
 def test_a_new_file_for_foiling_is_one_that_can_be_read(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "node", "new", "--keyring", "k", "--broker", "mqtt://127.0.0.1:1883")
     assert (code, parse_config(out.encode(), home / "node.toml").settings.broker) == (0, "127.0.0.1:1883")
+    own = parse_config(out.encode(), home / "node.toml").settings
+    assert (own.member, own.history) == (FoilConfig(), None), "the template has the default, which is what is measured"
+    _, out, _ = run(capsys, "node", "new", "--keyring", "k", "--broker", "mqtt://127.0.0.1:1883", "--history", "a.csv")
+    assert parse_config(out.encode(), home / "node.toml").settings.history == str(home / "a.csv")
     code, _, err = run(capsys, "node", "new", "--keyring", "k", "--broker", "mqtt://192.0.2.1:1883")
     assert (code, "only on this machine" in err) == (3, True)
     code, _, err = run(capsys, "node", "new", "--keyring", "k", "--broker", "x", "--listen", "127.0.0.1:1")
     assert (code, "--broker, with foiling" in err) == (3, True)
+
+
+def write_series(path: Path, values: Iterable[float]) -> None:
+    path.write_text("price\n" + "".join(f"{value:.2f}\n" for value in values))
+
+
+def test_a_series_that_the_default_hides_passes_its_check(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_series(home / "prices.csv", prices(1, 2400).values)
+    check = ["foil", "check", "prices.csv", "price", "--domain", "300..700", "--bits", "15"]
+    code, out, err = run(capsys, *check)
+    assert (code, err) == (0, "")
+    assert "1,200 values, the default settings, with the first half of the series as past values" in out
+    assert "no attacker is above the bounds" in out
+    assert "*" in out
+    found = json.loads(run(capsys, *check, "--json")[1])
+    assert (found["hides"], found["chance"], found["generator"]) == (True, 0.1, "sign-flip")
+    assert {"by_slot", "shuffled", "causes", "message_bound", "value_bound"} <= set(found)
+    assert run(capsys, *check, "--message-bound", "0.01")[0] in (0, 13)
+    assert run(capsys, *check, "--value-bound", "0.01")[0] == 13
+
+
+def test_a_series_that_the_members_settings_do_not_hide_is_refused_with_its_cause(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_series(home / "meter.csv", meter(1, 1200).values)
+    (home / "node.toml").write_text(
+        'mode = "foil"\nkeyring = "k"\n[foil]\nbroker = "mqtt://127.0.0.1:1883"\ngenerator = "sign-flip"\n'
+    )
+    check = ["foil", "check", "meter.csv", "price", "--domain", "0..8192", "-c", "node.toml"]
+    code, out, _ = run(capsys, *check)
+    assert code == 13
+    assert "drift: the values only go up, and sign-flip does not" in out
+    assert "refused: a broker can tell too often" in out
+    assert json.loads(run(capsys, *check, "--json")[1])["hides"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["series.csv", "price", "--domain", "0..1000"], "the series has 20 values; a check needs 48 or more"),
+        (["series.csv", "cost", "--domain", "0..1000"], "no column 'cost', only minute, price"),
+        (["long.csv", "price", "--domain", "0..400"], "a value lies outside of the declared 0.0 to 400.0"),
+        (["series.csv", "price", "--domain", "0..1000", "--windows", "1"], "--windows"),
+        (["series.csv", "price", "--domain", "0..1000", "--value-bound", "2"], "--value-bound: a rate is from 0 to 1"),
+        (["series.csv", "price", "--domain", "0..1000", "-c", "mesh.toml"], 'this command is for mode = "foil"'),
+        (["series.csv", "price", "--domain", "0..1000", "-c", "mesh.toml", "--fakes", "3"], "-c names all settings"),
+        (["series.csv", "price", "--domain", "0..1000", "--fakes", "0"], "a check needs 48 or more"),
+    ],
+)
+def test_a_series_that_cannot_be_checked_is_reported_in_one_line(
+    arguments: list[str], told: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "mesh.toml").write_text('keyring = "k"\nlisten = "127.0.0.1:4000"\n')
+    write_series(home / "long.csv", prices(1, 400).values)
+    code, _, err = run(capsys, "foil", "check", *arguments)
+    assert (code not in (0, 13), len(err.splitlines()), told in err) == (True, 1, True), err
+
+
+def test_a_check_without_the_lab_says_what_to_install(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "veilcast.lab.audit.value_check", raising=False)
+    for name in [each for each in sys.modules if each.startswith(("veilcast.lab.models", "veilcast.lab.attack"))]:
+        monkeypatch.delitem(sys.modules, name)
+    write_series(home / "prices.csv", prices(1, 400).values)
+    code, _, err = run(capsys, "foil", "check", "prices.csv", "price", "--domain", "300..700")
+    assert (code, "pip install 'veilcast[lab]'" in err) == (3, True), err
+
+
+def test_a_member_that_starts_with_past_values_checks_them_and_warns_of_what_a_broker_can_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[threading.Thread] = []
+    started = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        threads.append(self)
+        started(self)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    settings = FoilSettings(Address("127.0.0.1:1883"), False, "127.0.0.1", None, None, None, FoilConfig())
+    schemas, warned = [Schema((Reals("level", 0, 8192, 16), Strings("kind")))], list[str]()
+    check_in_background(settings, schemas, warned.append)
+    assert not threads, "no past values, nothing to check"
+    grown = AttributeConfig(history=tuple(meter(1, 1200).values.tolist()))
+    for attribute in (grown, msgspec.structs.replace(grown, generator="sign-flip")):
+        member = FoilConfig(attributes={"level": attribute, "unknown": grown})
+        check_in_background(msgspec.structs.replace(settings, member=member), schemas, warned.append)
+        threads.pop().join()
+        if attribute is grown:
+            warned.clear()  # Six hundred values are few, and may be told.
+    assert "a broker can tell level: of the past, the true message is named in" in warned[0]
+    assert any(line.startswith("level: the values only go up") for line in warned)
 
 
 def test_a_publication_needs_exactly_one_source(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

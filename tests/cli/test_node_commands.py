@@ -46,7 +46,7 @@ from veilcast.net.udp import udp_driver
 from veilcast.sim.flood import FloodNode
 
 @contextlib.contextmanager
-def compose(config, passphrase, around, anonymous):
+def compose(config, passphrase, around, anonymous, warn):
     assert passphrase.reveal() == b"correct horse"
     members = int((Path(config.state) / "members").read_text())
     yield NodeSetup(machine=FloodNode(), make_service=lambda driver: MemoryNode(members=members),

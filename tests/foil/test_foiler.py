@@ -52,6 +52,14 @@ TOLD: dict[str, dict[str, Any]] = {
     "student": {"generator": "trajectories", "history": HISTORY, "law": "student"},
     "blocks": {"generator": "trajectories", "history": HISTORY, "law": "blocks", "relative": True},
     "moran": {"public_after": 10, "deviation": 3.0},
+    "forecast of moves": {"generator": "forecast", "history": HISTORY},
+    "forecast of a level": {
+        "generator": "forecast",
+        "history": tuple(np.random.default_rng(2).normal(500, 5, 300).tolist()),
+    },
+    "counter": {"history": tuple((np.arange(200.0) + np.random.default_rng(1).random(200)).tolist())},
+    "jumps": {"history": tuple(np.repeat(HISTORY, 3).tolist())},
+    "buckets of a history": {"generator": "bucketing", "history": HISTORY, "buckets": "hard", "cache": 2},
     "bucketing": {"generator": "bucketing", "values": (500.0, 501.0, 502.0, 510.0, 513.0, 520.0)},
     "entropy": {"generator": "entropy", "values": (520.0, 500.0, 502.0, 510.0, 513.0, 501.0)},
 }

@@ -19,6 +19,7 @@ from veilcast.errors import ConfigError
 from veilcast.machine import Address, Connect, Disconnect, Frame
 from veilcast.net import close_reasons
 from veilcast.net.mqtt import MqttDriver, MqttSetup, make_tls_context
+from veilcast.net.outbound import HostAddress
 from veilcast.net.stream_limits import StreamLimits
 from veilcast.net.stream_setup import FrameFormat
 from veilcast.wire.mqtt import PacketReader, PublishPacket, Version, encode
@@ -193,6 +194,61 @@ def test_a_broker_with_a_certificate_for_its_name_is_talked_to_in_tls(host: str,
             assert await broker.hear(0, sum(map(len, SENT))) == b"".join(SENT)
             await asyncio.to_thread(broker.streams[0].sendall, b"".join(SENT))
             await wait_until(lambda: len(machine.got) == len(SENT))
+
+    run(test())
+
+
+def test_a_brokers_name_is_looked_up_for_each_call_and_its_addresses_take_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name has no address at first, then one where nobody listens beside the right one, and later another."""
+    known: list[list[int]] = []
+    asked = list[tuple[Any, Any]]()
+
+    def resolve(host: str, port: int, **_: object) -> list[Any]:
+        asked.append((host, port))
+        if len(asked) == 1:
+            raise socket.gaierror("no such name")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", each)) for each in known[-1]]
+
+    monkeypatch.setattr("veilcast.net.outbound.socket.getaddrinfo", resolve)
+
+    async def test() -> None:
+        machine, issuer = ScriptedMachine(), CertificateIssuer(tmp_path)
+        way = MqttSetup(PACKETS, make_tls_context(issuer.file), "mq.example.org")
+        tls, address = issuer.server("mq.example.org"), Address("1@mq.example.org:8883")
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            nobody = closed.getsockname()[1]
+        async with Listener().listening(tls) as old, Listener().listening(tls) as new:
+            known.append([nobody, old.port])
+            async with client(machine, address, broker=way) as driver:
+                await wait_until(lambda: old.streams)
+                assert driver.reasons[close_reasons.UNREACHABLE] >= 1, "no such name"
+                known.append([new.port])
+                old.streams[0].close()
+                await wait_until(lambda: new.streams)
+        assert set(asked) == {("mq.example.org", 8883)}
+        assert len(asked) >= 3
+
+    run(test())
+
+
+def test_an_answer_that_comes_after_the_call_was_given_up_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Any] = []
+    monkeypatch.setattr("veilcast.net.outbound.look_up_host", lambda loop, name, done: answers.append(done))
+
+    async def test() -> None:
+        machine = ScriptedMachine()
+        way = MqttSetup(PACKETS, make_tls_context(None), "mq.example.org")
+        address = Address("mq.example.org:8883")
+        async with Listener().listening() as broker, client(machine, address, broker=way) as driver:
+            await wait_until(lambda: answers)
+            machine.events.append(Disconnect(address))
+            driver.touch()
+            await wait_until(lambda: not driver.peers())
+            answers[0]([HostAddress(socket.AF_INET, ("127.0.0.1", broker.port))])
+            await asyncio.sleep(0)
+            assert not broker.streams
 
     run(test())
 

@@ -26,7 +26,7 @@ def test_defaults_are_documented_as_they_are() -> None:
 
 def test_a_wrong_default_is_noticed() -> None:
     text = DOCUMENT.read_text()
-    assert table(text.replace("| `k_p` | 4 |", "| `k_p` | 5 |")) != table(text)
+    assert table(text.replace("| `k_p` | 9 |", "| `k_p` | 5 |")) != table(text)
 
 
 def table(text: str) -> dict[str, str]:

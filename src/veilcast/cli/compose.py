@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,8 +37,10 @@ def compose(
     passphrase: Secret,
     around: WrapMachine | None = None,
     anonymous: AbstractContextManager[Tor | None] = NO_TOR,
+    warn: Callable[[str], object] | None = None,
 ) -> Iterator[NodeSetup]:
-    """Yield the node that a configuration describes; its open files are closed afterwards.
+    """Yield the node that a configuration describes; its open files are closed afterwards. `warn` is called with what
+    the owner should know of its settings.
 
     `anonymous` is the Tor that its mode may need: one that starts now, when nothing else can go wrong, or one that runs
     already and serves several nodes.
@@ -83,6 +85,10 @@ def compose(
                 interest, keyring.keys_at(epoch_of(now, keyring.epoch_us)).topics
             ),
         )
+        if config.mode == "foil" and warn is not None:
+            from veilcast.cli.foil_check import check_in_background
+
+            check_in_background(config.settings, (record.schema for _, record in keyring.records()), warn)
         view = MemberView(config, keyring, member, records)
         yield NodeSetup(
             machine=transport.machine if around is None else around(transport.machine, address, keyring.epoch_us),

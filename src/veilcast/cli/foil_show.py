@@ -34,8 +34,8 @@ class FoiledEvent(NamedTuple):
 def show(arguments: argparse.Namespace, context: Context) -> Report:
     check_range("--steps", arguments.steps, 1, _STEPS_MAX)
     check_range("--bits", arguments.bits, 1, _BITS)
-    low, high = _domain(arguments.domain)
-    values = _values(arguments.file, arguments.column)[: arguments.steps]
+    low, high = parse_domain(arguments.domain)
+    values = read_column(arguments.file, arguments.column)[: arguments.steps]
     if not values:
         raise ConfigError(f"{arguments.file} has no value under {arguments.column!r}")
     attribute = AttributeConfig(deviation=arguments.deviation, public_after=arguments.public_after)
@@ -104,7 +104,7 @@ def _cell(coordinate: int | str | None) -> int:
     return coordinate
 
 
-def _domain(text: str) -> tuple[float, float]:
+def parse_domain(text: str) -> tuple[float, float]:
     low, dots, high = text.partition("..")
     try:
         if dots:
@@ -114,7 +114,7 @@ def _domain(text: str) -> tuple[float, float]:
     raise ConfigError(f"--domain {text}: write LOW..HIGH with numbers")
 
 
-def _values(path: Path, column: str) -> list[float]:
+def read_column(path: Path, column: str) -> list[float]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file, strict=True)

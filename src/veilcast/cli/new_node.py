@@ -29,7 +29,7 @@ def new(arguments: argparse.Namespace, context: Context) -> Report:
     elif brokered:
         text = brokers_file(arguments.keyring, list(zip(*overlaid, strict=True)))
     elif foiled:
-        text = foil_file(arguments.keyring, arguments.broker)
+        text = foil_file(arguments.keyring, arguments.broker, arguments.history)
     elif treed:
         text = tree_file(arguments.keyring, arguments.directory)
     else:
@@ -119,7 +119,8 @@ edge = {json.dumps(edge)}
     return text
 
 
-def foil_file(keyring: str, broker: str) -> str:
+def foil_file(keyring: str, broker: str, history: str | None = None) -> str:
+    history_line = '# history = "past.csv"' if history is None else f"history = {json.dumps(history)}"
     return f"""\
 # The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
 mode = "foil"
@@ -136,10 +137,11 @@ broker = {json.dumps(broker)}
 # login = "broker.login"
 
 # Fakes for each event, and for each subscription. All traffic grows with them.
-k_p = 4
+k_p = 9
 k_s = 0
 
-# What is publicly known about a value, so that fakes move as it does: its typical change in one event.
-# [foil.attributes.price]
-# deviation = 1.0
+# Past values of your attributes, a column for each, named like it: the fakes move as these values do. Without them the
+# fakes of a value with a trend, a season or rests show which event is true. Some thousand lines are good. Check it
+# before you publish: veilcast foil check past.csv price --domain 0..1024 -c node.toml
+{history_line}
 """

@@ -26,7 +26,10 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
     anonymous = NO_TOR
     if mode_of(config.mode).driver == "onions":
         anonymous = open_tor_with_progress(config.tor, Path(config.state), context)
-    with _tap(arguments, config, context) as around, compose(config, secret, around, anonymous) as service:
+    with (
+        _tap(arguments, config, context) as around,
+        compose(config, secret, around, anonymous, context.warn) as service,
+    ):
         return service_run.run_service(
             service, context, as_json=arguments.json, left="the outbox keeps what has not gone out"
         )

@@ -20,8 +20,23 @@ from veilcast.authority.topic_record import Profile
 from veilcast.errors import ConfigError
 from veilcast.foil.generators.base import FAKES_MAX
 
-GeneratorName: TypeAlias = Literal["", "noise", "entropy", "bucketing", "window", "trajectories", "sign-flip", "moran"]
+GeneratorName: TypeAlias = Literal[
+    "",
+    "noise",
+    "entropy",
+    "bucketing",
+    "window",
+    "trajectories",
+    "sign-flip",
+    "moran",
+    "forecast",
+    "counter",
+    "jumps",
+]
 """Generators by name; the empty name selects the default: see `FoilConfig.generator`."""
+
+Buckets: TypeAlias = Literal["systematic", "hard", "fractional"]
+VectorMatch: TypeAlias = Literal["authentic", "any"]
 
 MoveLaw: TypeAlias = Literal["gaussian", "student", "blocks"]
 
@@ -38,11 +53,11 @@ class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     relative: bool = False
     """Steps are proportional to the value; for values above 0."""
     deviation: float = 0.0
-    """For noise and window, around the truth or the centre; for trajectories, of one step. 0 selects that of
-    `history`, or without one a twentieth of the domain, which is a guess."""
+    """For noise and window, around the truth or the centre; for trajectories and moran, of one step. 0 selects that of
+    `history`, or without one a twentieth of the domain, which is a guess. No other generator has a deviation."""
     history: tuple[float, ...] = ()
-    """Past values, one per step and without gaps, to which laws and sign persistence are fitted; the latter needs
-    more than 60 of them."""
+    """Past values, one per step and without gaps, to which generators are fitted; sign persistence needs more than 60
+    of them. The more there are, the less the fit's own error tells: twenty times the steps of a season, or more."""
     law: MoveLaw = "gaussian"
     """The law by which trajectories and moran move; laws other than gaussian are fitted to `history`."""
     block: int = 20
@@ -52,11 +67,21 @@ class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Constant and slope of the law by which moves reverse (`SignPersistence`), if there is no history to fit it to."""
     public_after: int = 0
     """Number of steps after which the truth is public; 0 is never. Numbers then have moran."""
+    period: int = -1
+    """Steps of a season, for forecast and counter: of a day, or a week. 0 is none; -1 finds it in the history."""
+    phase: int = -1
+    """The step, counted from the first one of the history, of the first event; -1: events continue the history."""
     values: tuple[float | str, ...] = ()
     """All values that can be published: bucketing and entropy draw from them. Strings without `values` have no
     fakes."""
     weights: tuple[float, ...] = ()
-    """The weight of each value; empty means equal weights."""
+    """The weight of each value; empty means equal weights, or for numbers without `values` those of `history`."""
+    buckets: Buckets = "systematic"
+    """How bucketing cuts the values into buckets (`generators.categories`); P3's own are hard."""
+    cache: int = 1
+    """Past vectors that bucketing reuses, P3's m; first in, first out."""
+    match: VectorMatch = "authentic"
+    """A past vector is reused if its true value returns, or any of its values."""
     master: str = ""
     """The former name of `primary`, still read."""
     line: tuple[float, float] | None = None
@@ -77,6 +102,10 @@ class AttributeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("foil.attributes: a deviation must not be negative")
         if not 1 <= self.block <= STEPS_MAX or not 0 <= self.public_after <= STEPS_MAX:
             raise ConfigError(f"foil.attributes: block must be 1 to {STEPS_MAX} steps, public_after 0 to {STEPS_MAX}")
+        if self.period < -1 or self.period > STEPS_MAX or self.period in (1, 2, 3) or self.phase < -1:
+            raise ConfigError("foil.attributes: a period has 4 steps or more; 0 is none, and -1 finds it")
+        if not 0 <= self.cache <= CACHE_MAX:
+            raise ConfigError(f"foil.attributes: cache must be 0 to {CACHE_MAX} vectors")
         if len(self.history) > HISTORY_MAX or len(self.values) > VALUES_MAX:
             raise ConfigError(f"foil.attributes: history has at most {HISTORY_MAX} values, values {VALUES_MAX}")
         numbers = (value for value in self.values if not isinstance(value, str))
@@ -108,11 +137,12 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     # --- fakes
     generator: GeneratorName = ""
-    """Generator of all numbers without their own. The default is sign-flip in blocks, or moran where `public_after`
-    requires it; in `paper`, noise. Trajectories start at the first value, which thereby becomes public: publish
-    first a value that is known anyway."""
-    k_p: int = 4
-    """Fakes of each event; 0 sends none, and hides nothing."""
+    """Generator of all numbers without their own. The default is the one that fits the `history`: sign-flip in blocks,
+    or forecast, counter or jumps. Without a history it is sign-flip with fair signs; moran where `public_after`
+    requires it; in `paper`, noise. Trajectories start at the first value, which thereby becomes public: publish first a
+    value that is known anyway."""
+    k_p: int = 9
+    """Fakes of each event; 0 sends none, and hides nothing. The default is what `foil-default` measures."""
     k_s: int = 0
     """Fakes of each subscription. Their deliveries are discarded."""
     attributes: dict[str, AttributeConfig] = {}
@@ -187,6 +217,12 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"foil.{name} must be at least {0 if name in _MAY_BE_NONE else 1}")
         if self.k_p > FAKES_MAX or self.k_s > FAKES_MAX:
             raise ConfigError(f"foil.k_p and foil.k_s must be at most {FAKES_MAX}")
+        for name, attribute in self.attributes.items():
+            generator = attribute.generator or self.generator or self._default_generator(attribute)
+            if attribute.deviation and generator not in _WITH_DEVIATION and not attribute.depends_on:
+                raise ConfigError(
+                    f"foil.attributes.{name}: the generator {generator} has no deviation; remove it, and give a history"
+                )
         if not PREFIX_MAX >= len(self.prefix.encode()) >= 1 or set(self.prefix) & set("/+#$\0"):
             raise ConfigError(f"foil.prefix must be one level of 1 to {PREFIX_MAX} bytes, without / + # and $")
         if self.window > WINDOW_MAX:
@@ -194,13 +230,21 @@ class FoilConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not 1_000_000 <= self.keep_alive_us <= KEEP_ALIVE_MAX_US:
             raise ConfigError(f"foil.keep_alive_us must be between a second and {KEEP_ALIVE_MAX_US}")
 
+    def _default_generator(self, attribute: AttributeConfig) -> str:
+        if self.profile == "paper":
+            return "noise"
+        return "moran" if attribute.public_after else "sign-flip"
 
+
+_WITH_DEVIATION: Final = ("noise", "window", "trajectories", "moran")
 _MAY_BE_NONE: Final = ("k_p", "k_s", "ahead_us", "margin_us", "late_us", "keep_us", "settle_us", "winnow_us")
 
 PREFIX_MAX: Final = 64
 STEPS_MAX: Final = 1 << 20
 HISTORY_MAX: Final = 1 << 20
 VALUES_MAX: Final = 1 << 16
+CACHE_MAX: Final = 4096
+"""Largest number of vectors, of k + 1 codes each, that a stream keeps."""
 WINDOW_MAX: Final = 32_768
 """Half of the packet numbers of MQTT."""
 KEEP_ALIVE_MAX_US: Final = 65_535_000_000

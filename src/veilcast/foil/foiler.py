@@ -28,7 +28,8 @@ from veilcast.errors import LocalError, TamperedError
 from veilcast.foil.config import AttributeConfig, FoilConfig
 from veilcast.foil.generators.base import swap_candidates
 from veilcast.foil.generators.categories import PastVectors
-from veilcast.foil.generators.factory import make_dependent, make_generator
+from veilcast.foil.generators.factory import generator_name, make_dependent, make_generator
+from veilcast.foil.generators.forecast_moves import ForecastState
 from veilcast.foil.generators.movers import SignFlipState
 from veilcast.foil.generators.trajectory import Lineages
 from veilcast.foil.random_source import SecretRandom
@@ -142,16 +143,21 @@ class Foiler:
     def _fingerprint(self) -> bytes:
         config = self._config
         attributes = [config.attributes.get(domain.attribute, AttributeConfig()) for domain in self._schema.domains]
-        declared = [_settings_by_first_name(attribute) for attribute in attributes]
+        declared = [_settings_to_compare(attribute, generator_name(attribute, config)) for attribute in attributes]
         settings = msgspec.msgpack.encode((self._schema, config.profile, config.generator, config.k_p, declared))
         return digest(settings, purpose=b"vc/foil-settings", size=_SETTINGS)
 
 
-def _settings_by_first_name(attribute: AttributeConfig) -> dict[str, Any]:
-    """The settings of an attribute under their first names, so that states stored under these names stay valid."""
+def _settings_to_compare(attribute: AttributeConfig, generator: str) -> dict[str, Any]:
+    """The settings of an attribute under their first names and without later ones that are not used, so that stored
+    states stay valid; and the generator, where the history decides."""
     settings = msgspec.structs.asdict(attribute)
     del settings["primary"]
-    return settings | {"master": attribute.depends_on}
+    for field in msgspec.structs.fields(AttributeConfig):
+        if field.name in _LATER and settings[field.name] == field.default:
+            del settings[field.name]
+    later = {"fitted": generator} if generator in _FITTED else {}
+    return settings | {"master": attribute.depends_on} | later
 
 
 def pack_states(states: tuple[Any, ...]) -> bytes:
@@ -198,13 +204,20 @@ def _decode_value(value: Any) -> Any:
             raise ValueError("not a state")
 
 
-_KINDS: Final[dict[str, Any]] = {"Past": PastVectors, "Lineages": Lineages, "Coins": SignFlipState}
+_KINDS: Final[dict[str, Any]] = {
+    "Past": PastVectors,
+    "Lineages": Lineages,
+    "Coins": SignFlipState,
+    "Forecast": ForecastState,
+}
 """State classes by the names that they have in stored records."""
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 _ARRAYS: Final = ("<f8", "<i8")
 _DAMAGED: Final = "the state of a generator is damaged"
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = MsgpackDecoder(list[Any], TamperedError, _DAMAGED)
+_LATER: Final = ("period", "phase", "buckets", "cache", "match")
+_FITTED: Final = ("forecast", "counter", "jumps")
 _SETTINGS: Final = 16
 """Bytes of the fingerprint of the settings, in front of a packed state."""
 _NOTHING: Any = None

@@ -1,7 +1,8 @@
 """UDP and TCP addresses as text: "127.0.0.1:4000", "[::1]:4000", "[fe80::1%2]:4000".
 
 Machines compare addresses and never parse them, so each address has exactly one text: the one that `format_address`
-returns. Host names are refused, because a name lookup would tell a name server which peers this process talks to.
+returns. Host names are refused, because a name lookup would tell a name server which peers this process talks to; only
+an MQTT broker may have one (`net.mqtt`).
 
 A pinned address starts with the name that the peer's certificate must have: "broker:0a1b...@127.0.0.1:4000". Without a
 pinned name, any peer of the right role may answer.

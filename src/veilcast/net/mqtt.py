@@ -5,7 +5,8 @@ machine's business; the frame format that finds the end of a packet is handed in
 
 A broker is no member. Its certificate is checked like any named certificate: against the authorities that the system
 trusts or those of a file, and for the name in the member's file. Without TLS, only a broker on this computer is called.
-The broker's address is numeric, because a name lookup would tell a stranger which broker is used.
+A broker's address is numeric or a host name, which is looked up for each call: addresses of a managed service move. A
+lookup tells the name server which broker is used.
 
 A machine may want several streams to one broker at the same time, for example the end of one session and the start of
 the next. The text before an "@" tells the streams apart and is no part of the address.
@@ -13,6 +14,7 @@ the next. The text before an "@" tells the streams apart and is no part of the a
 
 from __future__ import annotations
 
+import socket
 import ssl
 from ipaddress import ip_address
 from pathlib import Path
@@ -44,9 +46,17 @@ class MqttSetup:
         self.frame_format, self._tls, self._name = framing, tls, name
 
     def dial(self, peer: Address) -> DialTarget:
-        family, address = parse_address(peer.rpartition("@")[2])
+        where = peer.rpartition("@")[2]
         if self._tls is not None:
-            return DialTarget(family, address, TlsWrapper(self._tls, called=False, host=self._name))
+            wrapper = TlsWrapper(self._tls, called=False, host=self._name)
+            try:
+                return DialTarget(*parse_address(where), wrapper)
+            except ConfigError:
+                host, _, port = where.rpartition(":")
+                if not (host and port.isdecimal()):
+                    raise
+                return DialTarget(socket.AF_UNSPEC, (host, int(port)), wrapper)
+        family, address = parse_address(where)
         if not ip_address(address[0]).is_loopback:
             raise ConfigError("a broker beyond this machine is called with TLS")
         return DialTarget(family, address, PlainWrapper())

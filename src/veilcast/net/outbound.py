@@ -6,6 +6,9 @@ enough. A frame format without a welcome (`FrameFormat.has_welcome`) counts the 
 
 After a failed call, or the end of a stream, the driver dials again after a pause. The pause doubles with every failure
 and is shortened by a random factor, so that peers that lost the same host do not all return at one moment.
+
+A peer may have a host name in place of a numeric address (only MQTT brokers have). The name is looked up for each call,
+in a thread of its own, because an address may move; after a failure the next of its addresses is called.
 """
 
 from __future__ import annotations
@@ -13,17 +16,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Final, NamedTuple
 
 from veilcast.errors import ConfigError, RemoteError
 from veilcast.machine import Address
+from veilcast.net.address import SocketAddress
 from veilcast.net.close_reasons import CLOSED, LATE, REFUSED, UNREACHABLE, UNWELCOME, CloseReasons
 from veilcast.net.records import WELCOME
 from veilcast.net.stream import FrameStream
 from veilcast.net.stream_limits import StreamLimits
-from veilcast.net.stream_setup import PeerIdentity, StreamSetup
+from veilcast.net.stream_setup import DialTarget, PeerIdentity, StreamSetup
 
 
 class MissingPeer(NamedTuple):
@@ -163,9 +170,36 @@ class OutboundStreams:
     def _dial(self, peer: Address) -> None:
         call = self._calls[peer]
         try:
-            family, address, wrap = self._setup.dial(peer)
+            target = self._setup.dial(peer)
+        except ConfigError:
+            self._failed(peer, UNREACHABLE)
+            return
+        if target.family != socket.AF_UNSPEC:
+            self._connect(peer, target)
+            return
+        # Whichever comes first: a late answer finds another timer, and is dropped.
+        call.timer = timer = self._loop.call_later(self._limits.handshake_s, self._failed, peer, UNREACHABLE)
+        look_up_host(self._loop, target.address, partial(self._looked_up, peer, target, timer))
+
+    def _looked_up(
+        self, peer: Address, target: DialTarget, timer: asyncio.TimerHandle, found: Sequence[HostAddress]
+    ) -> None:
+        call = self._calls.get(peer)
+        if call is None or call.timer is not timer:
+            return
+        timer.cancel()
+        if found:
+            family, address = found[call.failures % len(found)]
+            self._connect(peer, target._replace(family=family, address=address))
+        else:
+            self._failed(peer, UNREACHABLE)
+
+    def _connect(self, peer: Address, target: DialTarget) -> None:
+        call = self._calls[peer]
+        family, address, wrap = target
+        try:
             dialled = socket.socket(family, socket.SOCK_STREAM)
-        except (ConfigError, OSError):
+        except OSError:
             self._failed(peer, UNREACHABLE)
             return
         call.stream = stream = FrameStream(
@@ -190,6 +224,31 @@ class OutboundStreams:
         self._reasons.add(reason)
         self.redial_later(peer, reason)
         self._lost(peer)
+
+
+class HostAddress(NamedTuple):
+    family: socket.AddressFamily
+    address: SocketAddress
+
+
+def look_up_host(
+    loop: asyncio.AbstractEventLoop, name: SocketAddress, done: Callable[[Sequence[HostAddress]], None]
+) -> None:
+    """Call `done` in the loop with the addresses of a host name and port; with none if there are none.
+
+    A daemon thread does it, because a resolver may take half a minute and a process that ends does not wait for it.
+    """
+
+    def work() -> None:
+        try:
+            rows = socket.getaddrinfo(name[0], name[1], type=socket.SOCK_STREAM)
+        except (OSError, ValueError):  # A name that cannot be encoded is a value error.
+            rows = []
+        found = [HostAddress(row[0], (str(row[4][0]), int(row[4][1]), *row[4][2:])) for row in rows]
+        with suppress(RuntimeError):  # The loop has ended.
+            loop.call_soon_threadsafe(done, found)
+
+    threading.Thread(target=work, name="look-up", daemon=True).start()
 
 
 DOUBLINGS: Final = 16

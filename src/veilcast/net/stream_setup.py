@@ -84,7 +84,8 @@ class AnonymousPeer(NamedTuple):
 
 
 class DialTarget(NamedTuple):
-    """The socket address to dial, and the wrapper of the stream."""
+    """The socket address to dial, and the wrapper of the stream. With the family `AF_UNSPEC` the address has a host
+    name, which is looked up for each call."""
 
     family: socket.AddressFamily
     address: SocketAddress

@@ -89,20 +89,24 @@ def make_paths_absolute(table: _T, keys: Iterable[str], home: Path) -> _T:
     return table
 
 
-def check_address(key: str, text: str) -> str:
-    """Check an address like `127.0.0.1:4000` or `[::1]:4000`, in the one spelling that all processes compare."""
+def check_address(key: str, text: str, otherwise: str = "; names are not looked up") -> str:
+    """Check an address like `127.0.0.1:4000` or `[::1]:4000`, in the one spelling that all processes compare.
+    `otherwise` ends the error: what else may stand there."""
     try:
         host, port = parse_ip(text), int(text.rpartition(":")[2])
     except ValueError:
-        raise ConfigError(
-            f"{key}: {text!r} is not like 127.0.0.1:4000 or [::1]:4000; names are not looked up"
-        ) from None
+        raise ConfigError(f"{key}: {text!r} is not like 127.0.0.1:4000 or [::1]:4000{otherwise}") from None
     if not 1 <= port <= _PORT_MAX:
         raise ConfigError(f"{key}: a port is a number from 1 to {_PORT_MAX}")
     spelled = f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
     if text != spelled:
         raise ConfigError(f"{key}: write {spelled} for {text}")
     return text
+
+
+def is_host_name(text: str) -> bool:
+    """Whether this is a name like mq.example.org, in small letters, and no address."""
+    return len(text) <= _NAME_MAX and _NAME.fullmatch(text) is not None
 
 
 def parse_ip(text: str) -> Any:
@@ -185,3 +189,7 @@ def _choices(key: str, kind: Any) -> list[Any]:
 
 _PORT_MAX: Final = 65_535
 _PATHS: Final = ("keyring", "passphrase_file", "state", "bulletins", "log.file")
+_NAME_MAX: Final = 253
+_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_NAME: Final = re.compile(rf"(?:{_LABEL}\.)*(?=[a-z0-9-]*[a-z]){_LABEL}", re.ASCII)
+"""The last label has a letter: otherwise it would be part of an address."""

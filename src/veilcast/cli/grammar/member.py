@@ -125,7 +125,12 @@ def _add_new(verbs: Any) -> None:
     new.add_argument(
         "--broker",
         metavar="URL",
-        help="with foiling: the MQTT broker, mqtts://ADDRESS:PORT, or mqtt://127.0.0.1:1883 on this computer",
+        help="with foiling: the MQTT broker, mqtts://NAME:PORT, or mqtt://127.0.0.1:1883 on this computer",
+    )
+    new.add_argument(
+        "--history",
+        metavar="FILE",
+        help="with foiling: a CSV file with past values, a column for each attribute; fakes move as these values do",
     )
     for option, what, text in (
         ("--overlay", "FILE", "with brokers: the overlay that its operator has signed; once for each path"),

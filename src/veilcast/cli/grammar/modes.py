@@ -134,7 +134,41 @@ def add_foil(commands: Any) -> None:
         add_passphrase_source(verb)
         runs(verb, Later("foil", name), json=LINES)
 
+    _add_check(verbs)
     _add_show(verbs)
+
+
+def _add_check(verbs: Any) -> None:
+    text = (
+        "attack a series of your own, as the member would foil it, by the lab's attackers; nothing is sent. Exit code"
+        " 13 if they name the true message or value more often than the bounds allow"
+    )
+    check = verbs.add_parser("check", help="measure how well a series of your own is hidden", description=text)
+    check.add_argument("file", type=Path, metavar="FILE", help="a CSV file with names in its first line")
+    check.add_argument("column", metavar="COLUMN", help="the name of the column with the values")
+    check.add_argument(
+        "--domain", required=True, metavar="LOW..HIGH", help="the attribute's domain, as the topic declares it"
+    )
+    check.add_argument(
+        "--bits", type=int, default=_BITS, metavar="N", help=f"the attribute's resolution in bits ({_BITS})"
+    )
+    check.add_argument(
+        "-c",
+        "--config",
+        metavar="FILE",
+        help="the member's file; without it the default settings, with the first half of the series as past values",
+    )
+    check.add_argument("--generator", choices=GENERATORS, default="", help="without -c: the generator of the fakes")
+    check.add_argument("--fakes", type=int, metavar="K", help="without -c: number of fakes for each event (9)")
+    check.add_argument("--profile", choices=("hardened", "paper"), help="without -c: the profile (hardened)")
+    check.add_argument(
+        "--message-bound", type=float, default=0.0, metavar="RATE", help="bound for the true message (1.3 of a guess)"
+    )
+    check.add_argument("--value-bound", type=float, default=0.0, metavar="RATE", help="bound for the true value (0.25)")
+    check.add_argument("--windows", type=int, default=48, metavar="N", help="parts of the series, at most (48)")
+    check.add_argument("--length", type=int, default=200, metavar="N", help="events of a part, at most (200)")
+    check.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the check's randomness (0)")
+    runs(check, Later("foil_check", "check"))
 
 
 def _add_show(verbs: Any) -> None:
@@ -154,7 +188,7 @@ def _add_show(verbs: Any) -> None:
         default="",
         help="the generator of the fakes (the one that fits the attribute)",
     )
-    show.add_argument("--fakes", type=int, default=4, metavar="K", help="number of fakes for each event (4)")
+    show.add_argument("--fakes", type=int, default=9, metavar="K", help="number of fakes for each event (9)")
     show.add_argument("--deviation", type=float, default=0.0, help="standard deviation of the steps, or of the noise")
     show.add_argument(
         "--public-after", type=int, default=0, metavar="STEPS", help="number of steps after which values become public"
@@ -300,7 +334,18 @@ def _verb(verbs: Any, name: str, run: Later, text: str) -> argparse.ArgumentPars
     return parser
 
 
-GENERATORS: Final = ("bucketing", "entropy", "moran", "noise", "sign-flip", "trajectories", "window")
+GENERATORS: Final = (
+    "bucketing",
+    "counter",
+    "entropy",
+    "forecast",
+    "jumps",
+    "moran",
+    "noise",
+    "sign-flip",
+    "trajectories",
+    "window",
+)
 _BITS: Final = 16
 _BROKER: Final = "broker.toml"
 _DIRECTORY: Final = "veilcast-net"

@@ -45,8 +45,7 @@ class LocalFoil(LocalMode):
     def write_hosts(
         self, directory: Path, network: LocalNetwork, common: Table, context: Context
     ) -> Callable[[int], Table]:
-        known = {PRICE.attribute: {"deviation": _STEP}}
-        return lambda _: {"mode": "foil", "foil": {"broker": f"mqtt://{network.hosts[0]}", "attributes": known}}
+        return lambda _: {"mode": "foil", "foil": {"broker": f"mqtt://{network.hosts[0]}"}}
 
     def open_worker(self, directory: Path, network: LocalNetwork, worker: int, parts: ExitStack) -> Tor | None:
         if worker == 0:
@@ -73,6 +72,4 @@ def run_broker(directory: Path, address: str) -> Iterator[Mosquitto]:
 
 
 PRICE: Final = Reals("price", 0.0, 1024.0, 12)
-_STEP: Final = 1.0
-"""The typical move of a price."""
 LOCAL: Final = LocalFoil()

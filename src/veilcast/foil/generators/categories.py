@@ -35,7 +35,8 @@ with the one before, that value was not true both times, and a guess is right wi
 says that the queue "is updated accordingly" when a value is found: here it stays as it is, first in, first out.
 
 **Numbers as categories** (`CodedNumbers`): a generator for codes, used on an attribute with few different values. The
-table of values is declared, or counted from a history; a value outside the table is refused.
+table of values is declared; a value outside the table is refused. Other numbers are coded by their cells (`CellFakes`),
+and the weight of a cell is counted in a history.
 """
 
 from __future__ import annotations
@@ -207,6 +208,32 @@ class CodedNumbers(Generic[State]):
             raise LocalError("a value is not in the declared table")
         state, candidates, position = self.generator.next(state, codes, rng)
         return state, self.table[candidates], position
+
+
+@dataclass(frozen=True, eq=False)
+class CellFakes(Generic[State]):
+    """Numbers as the cells that hold them, so that numbers without a table of values have buckets, too."""
+
+    low: float
+    width: float
+    generator: Generator[State, np.int64]
+    cells: int
+
+    @property
+    def n(self) -> int:
+        return self.generator.n
+
+    def begin(self, streams: int, rng: RandomSource) -> State:
+        return self.generator.begin(streams, rng)
+
+    def next(self, state: State, values: FloatArray, rng: RandomSource) -> tuple[State, FloatArray, IntArray]:
+        state, candidates, position = self.generator.next(state, self.codes(values), rng)
+        found = np.asarray(self.low + (candidates + 0.5) * self.width, np.float64)
+        found[np.arange(len(values)), position] = values
+        return state, found, position
+
+    def codes(self, values: FloatArray) -> IntArray:
+        return np.clip(((values - self.low) / self.width).astype(np.int64), 0, self.cells - 1)
 
 
 @dataclass(frozen=True, eq=False)

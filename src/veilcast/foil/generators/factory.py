@@ -22,15 +22,26 @@ leaks.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from veilcast.errors import ConfigError, LocalError
 from veilcast.foil.config import VALUES_MAX, AttributeConfig, FoilConfig, GeneratorName
 from veilcast.foil.generators.base import Generator
-from veilcast.foil.generators.categories import BucketFakes, CodedNumbers, EntropyFakes, Pmf
+from veilcast.foil.generators.categories import BucketFakes, CellFakes, CodedNumbers, EntropyFakes, Pmf
 from veilcast.foil.generators.dependent import ConditionalLaw, ConditionalTable, LinearLaw
+from veilcast.foil.generators.forecast_moves import (
+    CounterMoves,
+    DriftMoves,
+    JumpMoves,
+    LevelMoves,
+    count_decimals,
+    resting_values,
+)
 from veilcast.foil.generators.moran import MoranTrajectories, branching_rate
 from veilcast.foil.generators.movers import (
     MOVE_PAIRS_MIN,
@@ -44,6 +55,7 @@ from veilcast.foil.generators.movers import (
 )
 from veilcast.foil.generators.noise import NoiseFakes
 from veilcast.foil.generators.numeric_domain import NumericDomain
+from veilcast.foil.generators.public_forecast import HISTORY_MIN, PublicForecast, fit_forecast
 from veilcast.foil.generators.trajectory import Trajectories
 from veilcast.foil.generators.window import WindowFakes
 from veilcast.foil.random_source import FloatArray
@@ -71,7 +83,7 @@ def make_generator(domain: Strings | Integers | Reals, config: FoilConfig) -> Ge
         raise attribute_error(domain, "has strings, and its values are numbers")
     paper = settings.generator == "entropy" or (not settings.generator and config.generator == "entropy")
     pmf = Pmf(settings.weights or [1.0] * len(settings.values))
-    return EntropyFakes(config.k_p, pmf) if paper else BucketFakes(config.k_p, pmf)
+    return _make_code_fakes(settings, "entropy" if paper else "bucketing", config.k_p, pmf)
 
 
 def make_dependent(domain: Strings | Integers | Reals, schema: Schema, config: FoilConfig) -> DependentAttribute | None:
@@ -101,7 +113,7 @@ def generator_name(settings: AttributeConfig, config: FoilConfig) -> GeneratorNa
         return settings.generator or config.generator
     if config.profile == "paper":
         return "noise"
-    return "moran" if settings.public_after else "sign-flip"
+    return "moran" if settings.public_after else _choose_kind(settings)
 
 
 def attribute_error(domain: Strings | Integers | Reals, what: str) -> ConfigError:
@@ -124,11 +136,13 @@ def _make_number_generator(
                 raise attribute_error(domain, "has a window, whose deviation is absolute; remove relative")
             return WindowFakes(k, _deviation(domain, settings), domain_of_fakes)
         case "bucketing" | "entropy":
+            if not settings.values and settings.history:
+                return _make_cell_fakes(domain, settings, kind, k)
             table = _value_table(domain, settings)
             pmf = Pmf(settings.weights or np.ones(len(table)))
             order = np.argsort(table)
             pmf = Pmf(pmf.p[order])
-            return CodedNumbers(table[order], BucketFakes(k, pmf) if kind == "bucketing" else EntropyFakes(k, pmf))
+            return CodedNumbers(table[order], _make_code_fakes(settings, kind, k, pmf))
         case "trajectories":
             return Trajectories(k, _make_mover(domain, settings), domain_of_fakes)
         case "moran":
@@ -140,12 +154,79 @@ def _make_number_generator(
                 Trajectories(k, _make_mover(domain, settings), domain_of_fakes),
                 branching_rate(k + 1, settings.public_after),
             )
+        case "forecast" | "counter" | "jumps":
+            return Trajectories(k, _make_forecast_mover(domain, settings, kind), domain_of_fakes)
         case _:
-            return Trajectories(
-                k,
-                SignFlipMoves(settings.block, settings.relative, _make_persistence(settings), growing=True),
-                domain_of_fakes,
-            )
+            return Trajectories(k, _make_sign_flip(settings), domain_of_fakes)
+
+
+def _make_code_fakes(settings: AttributeConfig, kind: GeneratorName, k: int, pmf: Pmf) -> EntropyFakes | BucketFakes:
+    if kind == "entropy":
+        return EntropyFakes(k, pmf)
+    return BucketFakes(k, pmf, settings.buckets, settings.cache, settings.match)
+
+
+def _make_cell_fakes(
+    domain: Integers | Reals, settings: AttributeConfig, kind: GeneratorName, k: int
+) -> CellFakes[Any]:
+    """The weight of a cell is its share of the history, and a little more, because any value can come."""
+    cells = 1 << min(domain.bits, CELL_BITS_MAX)
+    width = (domain.high - domain.low) / cells
+    empty = CellFakes(domain.low, width, EntropyFakes(k, Pmf(np.ones(2))), cells)
+    counts = np.bincount(empty.codes(np.array(settings.history)), minlength=cells)
+    pmf = Pmf(counts + _UNSEEN * len(settings.history) / cells)
+    return CellFakes(domain.low, width, _make_code_fakes(settings, kind, k, pmf), cells)
+
+
+def _make_forecast_mover(domain: Integers | Reals, settings: AttributeConfig, kind: GeneratorName) -> Mover[Any]:
+    if settings.relative:
+        raise attribute_error(domain, f"has the generator {kind!r}, whose moves are absolute; remove relative")
+    if not settings.history:
+        raise attribute_error(domain, f"has the generator {kind!r}, which is fitted to a history")
+    first = len(settings.history) if settings.phase < 0 else settings.phase
+    try:
+        mover = _fit_forecast_mover(msgspec.structs.replace(settings, phase=0), kind)
+        return mover if isinstance(mover, JumpMoves) else replace(mover, first_step=first)
+    except LocalError as error:
+        raise attribute_error(domain, f"has the generator {kind!r}: {error}") from error
+
+
+@lru_cache(maxsize=16)
+def _fit_forecast_mover(settings: AttributeConfig, kind: GeneratorName) -> Any:
+    """Fit at step 0. It takes up to some seconds, and every session asks for it."""
+    history, first = np.array(settings.history), 0
+    decimals = count_decimals(history)
+    if kind == "counter":
+        return CounterMoves.fit(history, period=settings.period, first_step=first, decimals=decimals)
+    if kind == "jumps":
+        return JumpMoves(LevelMoves(fit_forecast(resting_values(history), period=0), 0, decimals))
+    forecast = fit_forecast(history, period=settings.period)
+    if forecast.returns:
+        return LevelMoves(forecast, first, decimals)
+    return DriftMoves(forecast, first, _make_sign_flip(settings, forecast), decimals)
+
+
+def _choose_kind(settings: AttributeConfig) -> GeneratorName:
+    return _fit_kind(msgspec.structs.replace(settings, phase=0)) if settings.history else "sign-flip"
+
+
+@lru_cache(maxsize=16)
+def _fit_kind(settings: AttributeConfig) -> GeneratorName:
+    """The default generator of a number: what its history looks like."""
+    if len(settings.history) < HISTORY_MIN or settings.relative:
+        return "sign-flip"
+    history = np.array(settings.history)
+    moves = np.diff(history)
+    ups, downs = np.count_nonzero(moves > 0), np.count_nonzero(moves < 0)
+    if min(ups, downs) <= len(moves) * _RESETS_SHARE and max(ups, downs) >= HISTORY_MIN:
+        return "counter"
+    if ups + downs <= len(moves) * (1 - _RESTS_SHARE):
+        return "jumps" if ups + downs >= HISTORY_MIN else "sign-flip"
+    return "sign-flip" if fit_forecast(history, period=settings.period).is_empty else "forecast"
+
+
+def _make_sign_flip(settings: AttributeConfig, forecast: PublicForecast | None = None) -> SignFlipMoves:
+    return SignFlipMoves(settings.block, settings.relative, _make_persistence(settings, forecast), growing=True)
 
 
 def _deviation(domain: Integers | Reals, settings: AttributeConfig) -> float:
@@ -168,12 +249,16 @@ def _make_mover(domain: Integers | Reals, settings: AttributeConfig) -> Mover[An
     return BlockMoves(moves, min(settings.block, len(moves)), settings.relative)
 
 
-def _make_persistence(settings: AttributeConfig) -> SignPersistence:
-    return (
-        SignPersistence.fit(_history_moves(settings))
-        if len(settings.history) > 2 * MOVE_PAIRS_MIN
-        else SignPersistence(*settings.lean)
-    )
+def _make_persistence(settings: AttributeConfig, forecast: PublicForecast | None = None) -> SignPersistence:
+    if len(settings.history) <= 2 * MOVE_PAIRS_MIN:
+        return SignPersistence(*settings.lean)
+    moves = _history_moves(settings)
+    if forecast is not None:
+        moves = moves - forecast.expect_moves(np.arange(1, len(moves) + 1))
+    try:
+        return SignPersistence.fit(moves).bounded(moves)
+    except LocalError:  # It rests too often to tell.
+        return SignPersistence(*settings.lean)
 
 
 def _history_moves(settings: AttributeConfig) -> FloatArray:
@@ -226,3 +311,12 @@ def _make_table(domain: Strings, settings: AttributeConfig, primary_settings: At
         return ConditionalTable(settings.given)
     except ConfigError as error:
         raise attribute_error(domain, f"has an invalid given: {error}") from error
+
+
+CELL_BITS_MAX: Final = 16
+_UNSEEN: Final = 0.01
+"""Share of values that the history has not seen."""
+_RESETS_SHARE: Final = 1 / 500
+"""A counter goes the other way at most in this share of its moves: when it is replaced, or runs over."""
+_RESTS_SHARE: Final = 1 / 3
+"""A value that rests in at least this share of its steps rests and jumps."""

@@ -215,6 +215,16 @@ class SignPersistence:
             weights += np.linalg.solve(curvature, features.T @ (same - p) - _RIDGE * weights)
         return cls(float(weights[0]), float(weights[1]) / unit)
 
+    def bounded(self, moves: FloatArray) -> Self:
+        """The same, within `LEAN_MAX` for moves of typical sizes. Beyond it one path is nearly certain, and that of the
+        truth: a fit to moves that never turn would say so."""
+        sizes = np.abs(moves[:-1] * moves[1:])
+        unit = float(sizes.mean()) or 1.0
+        limit = LEAN_MAX / 2
+        return type(self)(
+            float(np.clip(self.constant, -limit, limit)), float(np.clip(self.slope * unit, -limit, limit)) / unit
+        )
+
     def same_sign_probability(self, last: FloatArray, sizes: FloatArray) -> FloatArray:
         """Probability that a move of that size has the sign of the last."""
         return _logistic(self.constant + self.slope * np.abs(last) * sizes)
@@ -331,6 +341,8 @@ def _likelihood(moves: FloatArray, mean: float, scale: float, freedom: float) ->
 MOVE_PAIRS_MIN: Final = 30
 STUDENT_FREEDOMS: Final = (1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 20.0, 50.0)
 """Beyond the last, moves are practically Gaussian."""
+LEAN_MAX: Final = 2.0
+"""Log-odds: seven moves of eight continue, or turn."""
 _FAR: Final = 20.0
 """No step multiplies a value by more than e to the 20th: heavy tails would otherwise overflow."""
 _NEWTON_STEPS: Final = 25

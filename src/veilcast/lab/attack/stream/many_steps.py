@@ -1,4 +1,4 @@
-"""Attackers that look at many steps of a stream: chains, Kalman filters, lineages, endings and repeats.
+"""Attackers that look at many steps of a stream: chains, Kalman filters, lineages, endings, expectations and repeats.
 
 Hidden chains: only the truth continues from itself. P3 takes a Kalman filter for "sophisticated signal processing";
 that filter has one normal belief about the value and forgets the candidates. A chain over the candidates
@@ -25,6 +25,13 @@ minutes of a day end in a full ten cents as would by chance. A fake that goes as
 ends anywhere. The frequency of the last digits is public. A slot's likelihood is the product of these shares over its
 steps, against uniform endings. Few steps suffice, unless a broker sees no digits: routing by cells wider than what
 people round to shows no ending.
+
+Expectations: everybody knows a temperature's curve by day, or how far a meter usually is by now. Fakes that copy moves
+know nothing of it, so a candidate that follows the public forecast is true. `score_expected` takes the candidate
+nearest to the forecast, step by step; `score_above` and `score_below` take the highest and the lowest one: fakes that
+lag behind a growth leave the truth at an end. `score_errors` follows each slot. The distance of its path from the
+forecast should move as the truth's does: the share `forecast_keep` lasts to the next step, and the rest has the law
+`forecast_law`.
 
 Repeats: fakes that are drawn again do not stay, and cached ones return too faithfully. `score_intersection`: where the
 truth lasts and fakes are drawn at each step, the truth is what neighbouring sets share; the longer a value is in the
@@ -144,6 +151,27 @@ def score_endings(candidates: Candidates, model: StreamModel) -> Posterior:
     if not (units == candidates).all():
         raise ConfigError("endings are of whole numbers: candidates are to be counted in their smallest unit")
     return weigh_whole_stream(candidates, np.log(shares * len(shares))[units % len(shares)])
+
+
+def score_expected(candidates: Candidates, model: StreamModel) -> Posterior:
+    return pick_best(-np.abs(candidates - require_known(model.forecast)[:, :, None]))
+
+
+def score_above(candidates: Candidates, model: StreamModel) -> Posterior:
+    """From the middle of each step, because the size of a number must not decide what counts as a tie."""
+    return pick_best(candidates - candidates.mean(axis=2, keepdims=True))
+
+
+def score_below(candidates: Candidates, model: StreamModel) -> Posterior:
+    return score_above(-candidates, model)
+
+
+def score_errors(candidates: Candidates, model: StreamModel) -> Posterior:
+    errors = candidates - require_known(model.forecast)[:, :, None]
+    fresh = errors[:, 1:] - model.forecast_keep * errors[:, :-1]
+    logs = np.zeros(candidates.shape)
+    logs[:, 1:] = np.cumsum(require_known(model.forecast_law).log_density(fresh), axis=1)
+    return normalise_logs(logs)
 
 
 def count_endings(values: Numbers, many: int = 100) -> Numbers:

@@ -116,11 +116,17 @@ class StreamModel:
     told_slot: NDArray[np.int64] | None = None
     """By stream, the slot of the truth at the event number `told_event`; -1 if it never becomes public."""
     told_event: int = 0
+    forecast: Numbers | None = None
+    """Array [streams, steps]: what is publicly expected of the value."""
+    forecast_keep: float = 1.0
+    """Share of the distance from the forecast that lasts to the next step."""
+    forecast_law: MoveLaw | None = None
+    """Law of what is new in the distance from the forecast at each step."""
     fitted: Any = field(default=None)
     """Result of a trained attacker's training."""
 
     def __post_init__(self) -> None:
-        for law in (self.truth, self.fakes):
+        for law in (self.truth, self.fakes, self.forecast_law):
             if law is not None and not (0 < law.scale < math.inf and math.isfinite(law.mean) and law.freedom >= 1):
                 raise ConfigError("a law of moves has a scale above 0, a finite mean, and 1 degree of freedom or more")
         if self.noise is not None and not 0 < self.noise < math.inf:

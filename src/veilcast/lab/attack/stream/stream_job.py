@@ -125,6 +125,9 @@ class _BlockStreams:
             child_odds=facts.get("child_odds", 2.0),
             told_slot=self._told_slot(),
             told_event=int(facts.get("told_event", 0)),
+            forecast=self._series("forecast"),
+            forecast_keep=facts.get("forecast_keep", 1.0),
+            forecast_law=_read_law(facts, "forecast"),
             fitted=None if (weights := self._distribution("weights")) is None else FittedLogit(weights),
         )
         return model, self._cube("ancestral")
@@ -179,7 +182,9 @@ def model_facts(model: StreamModel) -> dict[str, float]:
     found = {"branching": model.branching, "delay": float(model.delay), "relative": float(model.relative)}
     if model.noise is not None:
         found["noise"] = model.noise
-    for name, law in (("truth", model.truth), ("fake", model.fakes)):
+    if model.forecast is not None:
+        found["forecast_keep"] = model.forecast_keep
+    for name, law in (("truth", model.truth), ("fake", model.fakes), ("forecast", model.forecast_law)):
         if law is not None:
             found |= {f"{name}_scale": law.scale, f"{name}_mean": law.mean, f"{name}_freedom": law.freedom}
     for name, signs in (("", model.signs), ("fake_", model.fake_signs)):
@@ -200,6 +205,7 @@ def model_series(model: StreamModel) -> Iterator[tuple[str, NDArray[np.float64]]
     fitted = model.fitted.weights if isinstance(model.fitted, FittedLogit) else None
     one = {"pmf": model.pmf, "fake_pmf": model.fake_pmf, "endings": model.endings, "weights": fitted}
     each = {"told": model.told, "proxy": model.proxy, "asked": model.asked, "dependent": model.dependent}
+    each["forecast"] = model.forecast
     if model.told_slot is not None:
         each["told_slot"] = model.told_slot[:, None].astype(np.float64)
     for name, values in (one | each).items():
