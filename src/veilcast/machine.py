@@ -18,7 +18,7 @@ How a driver runs a machine, after every call that may have changed it:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NewType, Protocol, TypeAlias
+from typing import NewType, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -78,6 +78,14 @@ class Durable(Protocol):
     """
 
     def stored(self, record: int, now: int) -> None: ...
+
+
+@runtime_checkable
+class Departing(Protocol):
+    """A machine that takes its leave of its neighbours before it stops."""
+
+    def leave(self, now: int) -> None:
+        """Tell the neighbours. The event `Left` follows; then the owner stops the machine."""
 
 
 class Publication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -176,6 +184,10 @@ class Settled(Event, frozen=True):
     """This record is done with: the driver may forget it."""
 
     record: int
+
+
+class Left(Event, frozen=True):
+    """The neighbours were told that this machine leaves (`Departing`). Nothing of it waits to be sent."""
 
 
 class Waiting(Event, frozen=True):

@@ -99,6 +99,9 @@ class ScriptedNode:
                 self.todo.append(("arrive", note))
         return True
 
+    def leave(self, now: int) -> bool:
+        return False
+
     def changes(self) -> list[Any]:
         changes, self.todo = self.todo, []
         return changes

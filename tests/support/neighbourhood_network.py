@@ -208,6 +208,9 @@ class FakeContext:
         self._network.mail.append((self._name, name, message))
         self._network.sent.append((self._name, name, message))
 
+    def mark_lost(self, name: Address, now: int) -> None:
+        raise AssertionError("only a fixed neighbourhood keeps the links of lost neighbours")
+
     def store_anchors(self, anchors: list[Address]) -> None:
         self.records.append(anchors)
 

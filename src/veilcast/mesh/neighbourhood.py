@@ -7,11 +7,13 @@ neighbours are present.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from veilcast.errors import MalformedError
 from veilcast.machine import Address
 from veilcast.wire.base import Message
+from veilcast.wire.mesh import Replace
 
 
 class NeighbourhoodContext(Protocol):
@@ -30,6 +32,9 @@ class NeighbourhoodContext(Protocol):
         """Exchange heartbeats with this node from now on. `key`: its certified key. `chosen`: this node chose it."""
 
     def close(self, name: Address, now: int) -> None: ...
+
+    def mark_lost(self, name: Address, now: int) -> None:
+        """This neighbour is gone, at least for now. Its link stays."""
 
     def send(self, name: Address, message: Message) -> None:
         """Queue for the next heartbeat. A node that is not a neighbour gets a single heartbeat with a single
@@ -58,12 +63,17 @@ class Neighbourhood(Protocol):
 
 
 class FixedNeighbourhood:
-    """The neighbours that the owner named. A failed neighbour is waited for."""
+    """The neighbours that the owner named. One that failed or left is waited for."""
 
     accepts_strangers = False
 
+    def __init__(self, context: NeighbourhoodContext, names: Iterable[Address]) -> None:
+        self._context, self._names = context, tuple(names)
+
     def on_message(self, message: Message, source: Address, now: int) -> None:
-        raise MalformedError("the neighbourhood is fixed")
+        if not isinstance(message, Replace):
+            raise MalformedError("the neighbourhood is fixed")
+        self._context.mark_lost(source, now)
 
     def on_neighbour_lost(self, name: Address, now: int) -> None:
         pass
@@ -72,7 +82,9 @@ class FixedNeighbourhood:
         pass
 
     def leave(self, now: int) -> None:
-        pass
+        for name in self._names:
+            if self._context.is_present(name):
+                self._context.send(name, Replace(None))
 
     def sizes(self) -> dict[str, int]:
         return {}

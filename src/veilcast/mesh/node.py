@@ -19,7 +19,7 @@ from veilcast.core.publication import NumberedPublication, stream_place_id
 from veilcast.errors import AuthorityError, LocalError, RemoteError, StaleError
 from veilcast.faults import Faults
 from veilcast.link.address_groups import PrefixOf
-from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Note, Publication, Waiting
+from veilcast.machine import Address, Delay, Entropy, Event, Frame, Interest, Left, Note, Publication, Waiting
 from veilcast.mesh.certified import CertifiedNeighbourhood
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.credentials import COOKIE_PERIODS, Credentials
@@ -105,7 +105,7 @@ class MeshNode:
         self._links = NeighbourLinks(
             self._members, self._heartbeats, self._profile.on_neighbour_lost, kept, guests_max=guests_max
         )
-        self.neighbourhood: Neighbourhood = FixedNeighbourhood()
+        self.neighbourhood: Neighbourhood = FixedNeighbourhood(self._links, fixed)
         if config.membership == "scamp":
             self.neighbourhood = ScampNeighbourhood(config, name, neighbours, self._links, rng, now)
         elif config.membership == "certified":
@@ -130,6 +130,7 @@ class MeshNode:
         self._subscribed = 0
         self._readiness = SubscriptionReadiness()
         self._notes = 0
+        self._departure: Departure | None = None
         self._last_neighbour_us = now
         """Time at which a neighbour was last present."""
         self.faults = Faults()
@@ -182,8 +183,14 @@ class MeshNode:
         self._inbox.acknowledge(note)
 
     def leave(self, now: int) -> None:
-        """Tell the neighbours in the next heartbeat. The owner may stop the node after it."""
-        self.neighbourhood.leave(now)
+        """Tell the neighbours in the next heartbeat; the event `Left` follows one heartbeat after it.
+
+        By then the links have sent the goodbyes. With cells, an observer sees what it would see without them: cells
+        at the same times, until the process ends.
+        """
+        if self._departure is None:
+            self._departure = Departure()
+            self.neighbourhood.leave(now)
 
     # --- the driver
 
@@ -207,6 +214,10 @@ class MeshNode:
     def handle_timer(self, now: int) -> None:
         if now < self._heartbeats.next_us:
             return
+        if self._departure is not None and self._departure.is_told:
+            self._heartbeats.skip(now)
+            self._departure.end()
+            return
         for neighbour in self._members.find_silent(now):
             self.peer_lost(neighbour, now)
         if self._members.present:
@@ -217,6 +228,8 @@ class MeshNode:
         self._readiness.beat(topics, self._profile.ready_us, now)
         self.neighbourhood.beat(now)
         self._frames += self._heartbeats.beat(self._links.take_heartbeat_targets(), now)
+        if self._departure is not None:
+            self._departure.beat(self._heartbeats.count_queued())
 
     def next_timer(self) -> int | None:
         return self._heartbeats.next_us
@@ -230,6 +243,8 @@ class MeshNode:
     def next_event(self) -> Event | None:
         if self._readiness.events:
             return self._readiness.events.pop(0)
+        if self._departure is not None and self._departure.events:
+            return self._departure.events.pop()
         own = self._links.next_event() or self._records.next_event()
         return own or self._inbox.next_delivery() or self._profile.next_event()
 
@@ -367,6 +382,26 @@ class MeshNode:
         self.refused[type(error).__name__] += 1
 
 
+class Departure:
+    """The last heartbeats of a node that leaves: those that carry its goodbyes, and a period of silence after them."""
+
+    def __init__(self) -> None:
+        self._beats = 0
+        self.is_told = False
+        """True if the goodbyes are in heartbeats that have been made."""
+        self.events: list[Left] = []
+
+    def beat(self, queued: int) -> None:
+        """A heartbeat was made, and this many messages wait for later ones."""
+        self._beats += 1
+        self.is_told = not queued or self._beats == GOODBYE_BEATS
+
+    def end(self) -> None:
+        if self._beats:
+            self._beats = 0
+            self.events.append(Left())
+
+
 class SubscriptionReadiness:
     """The subscriptions that are not ready yet, and the events that tell the owner when they will be. The node bounds
     their number."""
@@ -400,3 +435,5 @@ class SubscriptionReadiness:
 ReadyTime: TypeAlias = Callable[[str, int], int | None]
 """From a topic and the time now: when a subscription begins to receive notifications; None while that is unknown."""
 _MEMBERSHIP_MESSAGES: Final = (Join, ForwardJoin, Keep, Replace, Knock, Answer, Show, Admit)
+GOODBYE_BEATS: Final = 3
+"""Most heartbeats in which goodbyes wait behind other messages."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from veilcast.errors import LocalError
-from veilcast.machine import Delay, Event, Note, Publication
+from veilcast.machine import Delay, Event, Left, Note, Publication
 from veilcast.net.control_protocol import Peer, Status, Waiting
 from veilcast.net.group_commit import GroupCommit
 from veilcast.topics import Conjunction
@@ -42,13 +42,17 @@ class NodeService:
         self._commit = GroupCommit(records, store.write, driver)
         self._started_us = driver.now()
         self._draining = False
+        self._left = asyncio.Event()
 
     async def run(self) -> None:
         """Write changes as they gather. Never returns; an exception ends the node."""
         await self._commit.run()
 
     def act_on(self, event: Event) -> None:
-        self._commit.act_on(event)
+        if isinstance(event, Left):
+            self._left.set()
+        else:
+            self._commit.act_on(event)
 
     async def publish(self, publication: Publication) -> None:
         """Return when the publication is on the disk."""
@@ -150,12 +154,19 @@ class NodeService:
         }
 
     async def finish(self) -> None:
-        """Accept no more publications; return when all accepted ones are settled."""
+        """Accept no more publications; return when all accepted ones are settled, and neighbours know that this node
+        leaves."""
         self._draining = True
         await self._commit.flush()
         while self._records.status().unsettled:
             await self._commit.committed.wait()
+        if self._records.leave(self._driver.now()):
+            self._driver.touch()
+            with contextlib.suppress(TimeoutError):
+                # Without a goodbye neighbours miss the node's heartbeats some seconds later.
+                await asyncio.wait_for(self._left.wait(), _GOODBYE_S)
 
 
+_GOODBYE_S: Final = 5.0
 _PAGE: Final = 16
 """Notes read from the disk at once; each may be large."""

@@ -25,7 +25,7 @@ from veilcast.authority.keyring import TopicKeys
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import FullError, LocalError, TamperedError
 from veilcast.faults import faults_of
-from veilcast.machine import Delivered, Event, Machine, Overdue, Publication, Record, Settled, Waiting
+from veilcast.machine import Delivered, Departing, Event, Machine, Overdue, Publication, Record, Settled, Waiting
 from veilcast.nearest import did_you_mean
 from veilcast.node.modes import DurableMember
 from veilcast.node.record_store import ForgetRecord, KeepRecord
@@ -170,6 +170,13 @@ class MemberRecords:
     def temporary(self) -> list[int]:
         """The subscriptions that no client has asked to keep."""
         return list(self._temporary)
+
+    def leave(self, now: int) -> bool:
+        """Have the member take its leave. Returns False if members of this mode have nobody to tell."""
+        if not isinstance(self._member, Departing):
+            return False
+        self._member.leave(now)
+        return True
 
     def interests(self) -> dict[int, Conjunction]:
         return dict(self._interests)

@@ -43,12 +43,11 @@ class RecordedResult:
 
 def render_record(record: Record) -> dict[str, str]:
     """All pages and figures, by file name."""
-    found, figures = [], {}
+    found, figures = read_recorded(record), {}
     scores: dict[str, dict[str, ScoreTable]] = {}
-    for run in record.list_runs():
-        found.append(RecordedResult(run, load_experiment(run.experiment)[1], tuple(record.read_verdicts(run))))
-        table = ScoreTable(msgspec.structs.asdict(row) for row in record.read_scores(run))
-        scores.setdefault(run.experiment, {})[run.engine] = table
+    for result in found:
+        table = ScoreTable(msgspec.structs.asdict(row) for row in record.read_scores(result.run))
+        scores.setdefault(result.run.experiment, {})[result.run.engine] = table
     for result in found:
         first, *others = scores[result.run.experiment]
         if result.run.engine != first:
@@ -64,8 +63,21 @@ def render_record(record: Record) -> dict[str, str]:
     return {"README.md": _overview(found), "numbers.csv": _table(found), **pages, **figures}
 
 
+def read_recorded(record: Record) -> list[RecordedResult]:
+    """All recorded runs but the quick ones, with the experiments as they stand."""
+    runs = record.list_runs()
+    return [RecordedResult(run, load_experiment(run.experiment)[1], tuple(record.read_verdicts(run))) for run in runs]
+
+
 def count_verdicts(results: Iterable[RecordedResult], kind: str) -> Counter[str]:
     return Counter(row.verdict for result in results for row in result.verdicts if row.kind == kind)
+
+
+def summarise_published(results: Iterable[RecordedResult]) -> str:
+    """The counts of published numbers, as one sentence."""
+    counts = count_verdicts(results, "published")
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    return f"Of {counts.total()} judgements of published numbers: {told}."
 
 
 def list_missing(results: Iterable[RecordedResult]) -> list[str]:
@@ -83,6 +95,7 @@ def _overview(found: Sequence[RecordedResult]) -> str:
         "`--quick` that takes minutes. This page is written by `veilcast lab record`.",
         "",
         f"{len(found)} runs of {len({result.run.experiment for result in found})} experiments.",
+        summarise_published(found),
         "",
         f"| | {' | '.join(VERDICTS)} |",
         f"|---|{'---|' * len(VERDICTS)}",
