@@ -38,7 +38,7 @@ def test_a_broker_sees_events_of_one_size_under_keyed_names_and_nothing_of_what_
             out = "".join(iter(spy.stdout.readline, "0 end 30\n"))
         # A reader that has just subscribed asks for what it may have missed: an event may be sent again, as it was.
         seen = {tuple(line.split(" ")) for line in out.splitlines() if re.match(r"[01] ", line)}
-        assert len(seen) == 5 * len(PRICES)
+        assert len(seen) == 10 * len(PRICES)
         assert {retained for retained, _, _ in seen} == {"0"}
         assert len({len(payload) for _, _, payload in seen}) == 1, "all are of one size, true or not"
         assert len({payload for _, _, payload in seen}) == len(seen)

@@ -74,7 +74,7 @@ def test_no_broker_brings_a_node_down_and_what_waits_goes_out_at_an_honest_one(d
                     assert (await me.status()).outbox == 10
                     await pause()
             for machine in house.machines.values():
-                assert machine.sizes()["unacknowledged"] <= 10 * 5 + 5, "no more than was to be sent"
+                assert machine.sizes()["unacknowledged"] <= 10 * 10 + 10, "no more than was to be sent"
         house.broker.start()
         assert await house.read(reader, 10) == [str(500 + step) for step in range(10)]
         assert house.machines[reader].refusals()

@@ -27,8 +27,10 @@ from veilcast.node.modes import MachineInputs, Mode, NodeMember, mode_of
 from veilcast.node.store import NodeStore
 
 if TYPE_CHECKING:
+    from veilcast.authority.keyring import Keyring
     from veilcast.cli.tap import WrapMachine
     from veilcast.net.tor import Tor
+    from veilcast.topics import Schema
 
 
 @contextmanager
@@ -88,7 +90,7 @@ def compose(
         if config.mode == "foil" and warn is not None:
             from veilcast.cli.foil_check import check_in_background
 
-            check_in_background(config.settings, (record.schema for _, record in keyring.records()), warn)
+            check_in_background(config.settings, _published_schemas(keyring), warn)
         view = MemberView(config, keyring, member, records)
         yield NodeSetup(
             machine=transport.machine if around is None else around(transport.machine, address, keyring.epoch_us),
@@ -104,6 +106,11 @@ def compose(
                 KeyErasure(Path(config.keyring), keyring, lock, clock).watch,
             ),
         )
+
+
+def _published_schemas(keyring: Keyring) -> list[Schema]:
+    """The schemas of the topics on which a grant lets this member publish."""
+    return [record.schema for grant, record in keyring.records() if grant.role == "publisher"]
 
 
 def _join(watch: Watchdog | None, erase: Watchdog) -> Watchdog:

@@ -119,7 +119,7 @@ def _run_node(
             await saying  # The node finishes its work meanwhile, and reasons for delay are still printed.
 
     async def live() -> bool:
-        with compose(config, secret, warn=context.warn) as service:
+        with compose(config, secret) as service:
             acting: list[asyncio.Task[None]] = []
             drained = await serve(service, lambda _: acting.append(asyncio.create_task(act())))
         for task in acting:

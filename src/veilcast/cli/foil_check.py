@@ -1,7 +1,7 @@
 """`veilcast foil check`: how well a member's foiling hides a series of its own, by the lab's attackers.
 
 The foiler and its settings are those of the member's file (`-c`), or else the default with the first half of the series
-as past values. Nothing is sent and no key is needed. A member whose file names past values checks them by itself when
+as past values. Nothing is sent and no key is needed. A node whose file names past values checks them by itself when
 it starts, in a thread of its own: the second half of them, foiled from the first half.
 """
 
@@ -18,10 +18,11 @@ import msgspec
 
 from veilcast.cli.context import Context, Report
 from veilcast.cli.exits import FAILED_CHECK
-from veilcast.cli.foil_show import FoiledEvent, draw_events, parse_domain, read_column
+from veilcast.cli.foil_show import FoiledEvent, draw_events, parse_domain, read_column, read_member
 from veilcast.cli.input_checks import check_range
 from veilcast.errors import ConfigError, VeilcastError
 from veilcast.foil.config import AttributeConfig, FoilConfig
+from veilcast.foil.generators.factory import generator_name
 from veilcast.topics import Integers, Reals, Schema, Strings
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def check(arguments: argparse.Namespace, context: Context) -> Report:
     if arguments.config is not None:
         if arguments.fakes is not None or arguments.generator or arguments.profile:
             raise ConfigError("-c names all settings; leave --fakes, --generator and --profile away")
-        config, source = _read_member(Path(arguments.config)), f"settings of {arguments.config}"
+        config, source = read_member(Path(arguments.config)), f"settings of {arguments.config}"
     else:
         config = FoilConfig(
             profile=arguments.profile or "hardened",
@@ -86,17 +87,22 @@ def split_past(config: FoilConfig, attribute: str, values: Sequence[float]) -> t
 
 
 def check_in_background(settings: FoilSettings, schemas: Iterable[Schema], warn: Callable[[str], object]) -> None:
-    """Check all attributes with past values, and warn of those that a broker can tell; silent without the lab."""
-    if settings.history is None and not any(each.history for each in settings.member.attributes.values()):
-        return
+    """Check all attributes with past values, and warn of those that a broker can tell; silent without the lab. Warns of
+    attributes without past values, too. `schemas` are those of the topics on which the member may publish."""
     from veilcast.node.foil import with_history
 
     config = with_history(settings)
     domains: dict[str, Integers | Reals] = {}
     for schema in schemas:
         domains |= {each.attribute: each for each in schema.domains if not isinstance(each, Strings)}
-    found = {name: each for name, each in config.attributes.items() if each.history and name in domains}
-    if not found or not config.k_p:
+    if not config.k_p or config.profile == "paper":
+        return
+    for name in domains:
+        own = config.attributes.get(name, AttributeConfig())
+        if not (own.history or own.depends_on or own.values) and generator_name(own, config) == "sign-flip":
+            warn(f'{name} has no past values: its fakes hide neither a season nor a trend; see "history" under [foil]')
+    found = [name for name in domains if name in config.attributes and config.attributes[name].history]
+    if not found:
         return
 
     def work() -> None:
@@ -124,16 +130,6 @@ def check_past(config: FoilConfig, domain: Integers | Reals) -> list[str]:
         return []
     line = f"a broker can tell {name}: of the past, {_say_rates(found.by_slot)}; a guess {found.chance:.2f}"
     return [line, *(f"{name}: {cause.text}" for cause in found.causes)]
-
-
-def _read_member(path: Path) -> FoilConfig:
-    from veilcast.node.config import load_config
-    from veilcast.node.foil import with_history
-
-    config = load_config(path)
-    if config.mode != "foil":
-        raise ConfigError(f'{path}: its mode is {config.mode!r}; this command is for mode = "foil"')
-    return with_history(config.settings)
 
 
 def _describe(found: ValueCheck, message_bound: float, value_bound: float) -> list[str]:

@@ -38,19 +38,33 @@ def show(arguments: argparse.Namespace, context: Context) -> Report:
     values = read_column(arguments.file, arguments.column)[: arguments.steps]
     if not values:
         raise ConfigError(f"{arguments.file} has no value under {arguments.column!r}")
-    attribute = AttributeConfig(deviation=arguments.deviation, public_after=arguments.public_after)
-    config = FoilConfig(
-        profile=arguments.profile,
-        generator=arguments.generator,
-        k_p=arguments.fakes,
-        attributes={arguments.column: attribute},
-    )
+    if arguments.config is not None:
+        config = read_member(Path(arguments.config))
+    else:
+        attribute = AttributeConfig(deviation=arguments.deviation, public_after=arguments.public_after)
+        config = FoilConfig(
+            profile=arguments.profile,
+            generator=arguments.generator,
+            k_p=arguments.fakes,
+            attributes={arguments.column: attribute},
+        )
     events = foil_values(values, Reals(arguments.column, low, high, arguments.bits), config, SystemRandom(), context)
     truth = [event.position for event in events] if arguments.truth else None
     data: dict[str, Any] = {"candidates": [event.candidates for event in events]}
     if truth is not None:
         data["truth"] = truth
     return Report(data, [*draw_events(events, marked=arguments.truth), *_table(events, marked=arguments.truth)])
+
+
+def read_member(path: Path) -> FoilConfig:
+    """The settings of a member's file, with its past values."""
+    from veilcast.node.config import load_config
+    from veilcast.node.foil import with_history
+
+    config = load_config(path)
+    if config.mode != "foil":
+        raise ConfigError(f'{path}: its mode is {config.mode!r}; this command is for mode = "foil"')
+    return with_history(config.settings)
 
 
 def foil_values(

@@ -196,6 +196,9 @@ def _add_show(verbs: Any) -> None:
     show.add_argument(
         "--profile", choices=("hardened", "paper"), default="hardened", help="the profile of the member (hardened)"
     )
+    show.add_argument(
+        "-c", "--config", metavar="FILE", help="the member's file, in place of the options for generator and fakes"
+    )
     show.add_argument("--steps", type=int, default=60, metavar="N", help="show the first N values (60)")
     show.add_argument("--truth", action="store_true", help="mark the true candidates")
     runs(show, Later("foil_show", "show"))

@@ -10,9 +10,9 @@ expect, the forecast's error:
 - **`DriftMoves`**: the forecast is of moves. Around it fakes go as far as the truth, in random directions: sign-flip of
   what is left after the drift or the season of moves.
 - **`CounterMoves`**: a meter grows, by amounts of its own law. The amounts are divided by their season, and their ranks
-  in the history become numbers that a forecast of its own continues; so amounts are never negative, have the law of the
-  history, and stay large or small for as long as they do. If the true counter falls (it was replaced, or ran over), all
-  fakes begin at its new value, which is thereby public.
+  in the history become normal numbers that a forecast of its own continues; so amounts are never negative, have the
+  law of the history, and stay large or small for as long as they do. If the true counter falls (it was replaced, or
+  ran over), all fakes begin at its new value, which is thereby public.
 - **`JumpMoves`**: fakes jump when the truth does, and rest when it rests; where they jump to is drawn by the forecast
   of the values between which the history jumps. Times of jumps hide nothing then, and reveal nothing.
 
@@ -23,6 +23,8 @@ are rounded to as many.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import erfc, sqrt
+from statistics import NormalDist
 from typing import Any, Final, Generic, Self
 
 import numpy as np
@@ -126,8 +128,9 @@ class DriftMoves(Generic[Memory]):
 class CounterMoves:
     amounts: FloatArray
     """Amounts of the history without their season, in increasing order."""
-    ranks: PublicForecast
-    """The forecast of ranks: an amount's rank is the log-odds of its share of smaller amounts."""
+    scores: PublicForecast
+    """The forecast of scores: an amount's score is the standard normal number with as large a share of smaller ones.
+    What lasts in normal numbers leaves them normal, so amounts keep their law."""
     period: int
     season: FloatArray
     """Coefficients of the expected amount: of a constant, and of the sine and cosine of each wave."""
@@ -154,23 +157,22 @@ class CounterMoves:
         # Equal amounts, such as none at all, are spread over their shares evenly; no randomness is needed for that.
         low, high = np.searchsorted(ordered, plain, "left"), np.searchsorted(ordered, plain, "right")
         share = (low + (high - low) * ((np.arange(len(plain)) * _GOLDEN) % 1.0) + _HALF) / (len(plain) + 2 * _HALF)
-        ranks = fit_forecast(np.log(share / (1 - share)), period=0, stationary=True)
-        return cls(ordered, ranks, period if waves else 0, season, first_step, direction, decimals)
+        scores = np.array([_NORMAL.inv_cdf(each) for each in share])
+        forecast = fit_forecast(scores, period=0, stationary=True)
+        return cls(ordered, forecast, period if waves else 0, season, first_step, direction, decimals)
 
     def begin(self, streams: int, n: int, rng: RandomSource) -> ForecastState:
-        coefficients = self.ranks.draw_coefficients(streams, n, rng)
-        drawn = [self.ranks.centre + self.ranks.draw_errors(coefficients, rng) for _ in range(self.ranks.lags)]
-        return ForecastState(self.first_step, coefficients, np.stack(drawn, axis=-1))
+        coefficients = self.scores.draw_coefficients(streams, n, rng)
+        return ForecastState(self.first_step, coefficients, rng.standard_normal((streams, n, self.scores.lags)))
 
     def move(
         self, memory: ForecastState, values: FloatArray, before: FloatArray, now: FloatArray, rng: RandomSource
     ) -> tuple[ForecastState, FloatArray]:
         step = memory.step + 1
-        odds = self.ranks.expect(step, memory.past, memory.coefficients) + self.ranks.draw_errors(
-            memory.coefficients, rng
-        )
-        past = np.concatenate([odds[..., None], memory.past[..., :-1]], axis=-1)
-        amounts = draw_quantiles(self.amounts, 1 / (1 + np.exp(-np.clip(odds, -_SURE, _SURE))), floor=True)
+        scores = self.scores.expect(step, memory.past, memory.coefficients)
+        scores = scores + self.scores.draw_errors(memory.coefficients, rng)
+        past = np.concatenate([scores[..., None], memory.past[..., :-1]], axis=-1)
+        amounts = draw_quantiles(self.amounts, _normal_share(scores), floor=True)
         amounts = amounts * _expected_amount(self.season, np.array([step]), self.period)[0]
         moved = _round(values + self.direction * amounts, self.decimals)
         fell = (now - before) * self.direction < 0
@@ -224,6 +226,11 @@ def _expected_amount(season: FloatArray, steps: IntArray, period: int) -> FloatA
     return np.asarray(np.maximum(found, season[0] * _LEAST_SHARE), np.float64)
 
 
+def _normal_share(scores: FloatArray) -> FloatArray:
+    """The share of standard normal numbers below each score."""
+    return np.array([erfc(-score / sqrt(2)) / 2 for score in scores.ravel().tolist()]).reshape(scores.shape)
+
+
 def _round(values: FloatArray, decimals: int | None) -> FloatArray:
     return values if decimals is None else np.asarray(np.round(values, decimals), np.float64)
 
@@ -232,6 +239,6 @@ DECIMALS_MAX: Final = 6
 _GOLDEN: Final = 0.6180339887498949
 """Its multiples modulo 1 are spread evenly."""
 _HALF: Final = 0.5
-_SURE: Final = 30.0
+_NORMAL: Final = NormalDist()
 _LEAST_SHARE: Final = 0.1
 """The least expected amount, as a share of the mean one."""

@@ -5,7 +5,7 @@ meter never goes back. Fakes must follow the same forecast, and only the forecas
 
 1. The forecast of a value is linear in a constant, in the last values, and in waves of the season: for each harmonic of
    the period a sine and a cosine of the step. All coefficients are fitted together, by least squares.
-2. The number of waves and of last values is the one with the least Bayesian information criterion.
+2. The number of waves has the least Bayesian information criterion, that of last values the least of Akaike's.
 3. A value that returns to a level depends on the last value by clearly less than 1 (the test of Dickey and Fuller).
    Otherwise the moves are forecast, and a constant or a season is used only if it is significant: a drift that is an
    accident of the history would set all fakes apart from the truth.
@@ -115,14 +115,10 @@ def fit_forecast(history: FloatArray, *, period: int = -1, stationary: bool | No
         raise LocalError("a history of one value says nothing about other values")
     period = find_period(history) if period < 0 else period
     centre = float(history.mean())
-    best = min(
-        (
-            _fit_level(history - centre, period, waves, lags)
-            for waves in _waves_for(period, len(history))
-            for lags in _LAGS
-        ),
-        key=lambda fit: fit.criterion,
-    )
+    away = history - centre
+    waves = min(_waves_for(period, len(history)), key=lambda waves: _fit_level(away, period, waves, _LAGS[1]).criterion)
+    fits = [_fit_level(away, period, waves, lags) for lags in _LAGS if lags <= _longest_lag(len(history))]
+    best = min(fits, key=lambda fit: fit.prediction)
     if stationary is None:
         stationary = _returns(best, seasonal=best.waves > 0)
     if stationary:
@@ -204,15 +200,22 @@ class _Fit:
     covariance: FloatArray
     errors: FloatArray
     criterion: float
+    """Bayes's, for the number of waves: too many would be waves of the history's noise."""
+    prediction: float
+    """Akaike's, for the number of last values: too few would end what lasts too soon."""
 
 
 def _fit_level(values: FloatArray, period: int, waves: int, lags: int) -> _Fit:
-    start = _LAGS[-1]
+    start = _longest_lag(len(values))
     steps = np.arange(start, len(values))
     terms = [np.ones((len(steps), 1)), *(values[start - lag : len(values) - lag, None] for lag in range(1, lags + 1))]
     return _least_squares(
         np.concatenate([*terms, season_terms(steps, period, waves)], axis=1), values[start:], waves, lags
     )
+
+
+def _longest_lag(steps: int) -> int:
+    return min(_LAGS[-1], steps // 10)
 
 
 def _forecast_moves(moves: FloatArray, period: int, centre: float) -> PublicForecast:
@@ -239,8 +242,17 @@ def _least_squares(terms: FloatArray, values: FloatArray, waves: int, lags: int)
     errors = values - terms @ coefficients
     freedom = max(1, len(values) - terms.shape[1])
     variance = max(float(errors @ errors) / freedom, _TINY)
-    criterion = len(values) * np.log(max(float(np.mean(errors**2)), _TINY)) + terms.shape[1] * np.log(len(values))
-    return _Fit(waves, lags, coefficients, variance * inverse, errors, float(criterion))
+    misfit = len(values) * np.log(max(float(np.mean(errors**2)), _TINY))
+    size, steps = terms.shape[1], len(values)
+    return _Fit(
+        waves,
+        lags,
+        coefficients,
+        variance * inverse,
+        errors,
+        float(misfit + size * np.log(steps)),
+        float(misfit + 2 * size),
+    )
 
 
 def _returns(fit: _Fit, *, seasonal: bool) -> bool:
@@ -263,7 +275,7 @@ def _wide(coefficients: FloatArray, waves: int) -> tuple[int, ...]:
 
 HISTORY_MIN: Final = 31
 PERIOD_MIN: Final = 4
-_LAGS: Final = (1, 2, 3)
+_LAGS: Final = (1, 2, 3, 5, 8, 12)
 _WAVES: Final = (0, 1, 2, 3, 4, 6, 8, 12)
 WARPS: Final = 6
 _TAIL_MIN: Final = 3
