@@ -6,18 +6,24 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
+from veilcast.authority.keyring import Keyring
 from veilcast.authority.role import TlsRole
-from veilcast.authority.secret_file import replace_file, write_secret
+from veilcast.authority.secret_file import read_secret, replace_file, write_secret
 from veilcast.cli.context import Context
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.main import main
 from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
+from veilcast.node.record_store import KeepRecord, RecordStore
 from veilcast.node.relay import decode_server_line, encode_server_line, read_mask, read_server_keys
+from veilcast.relay.roster import EnrolledClient, LeasePseudonym
+from veilcast.relay.server import LeaseRecord
+from veilcast.relay.transformation_key import ServerKeys
 
 CHEAP = PassphraseCost(1, 1)
 SECRET = Secret(b"correct horse")
@@ -101,3 +107,49 @@ def test_a_server_reports_bad_inputs_in_one_line(home: Path, capsys: pytest.Capt
     (home / "secret").write_bytes((home / "secret").read_bytes()[:-1] + b"x")
     code, err = refused()
     assert (code, "secret: " in err) == (7, True)
+
+
+def store(home: Path, keyring: str, state: str) -> RecordStore:
+    link = read_secret(home / keyring, Keyring, SECRET).membership.link
+    return RecordStore.in_directory(home / state, link, os.urandom)
+
+
+def test_an_operator_sees_what_the_servers_own_records_tell_while_it_runs(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_server(home)
+    with (home / "server.toml").open("a") as file:
+        file.write('state = "state"\n')
+    code, _, err = run(capsys, "relay", "server", "audit")
+    assert (code, "has the host run with this file?" in err) == (4, True)
+    leases = [LeaseRecord(b"%d" % n, b"", "proxy:pia", 7, ((bytes([n // 2]) * 16,),), b"") for n in range(4)]
+    with store(home, "server.keys", "state") as records:
+        records.write([KeepRecord(n, msgspec.msgpack.encode(lease)) for n, lease in enumerate(leases)])
+        code, out, err = run(capsys, "relay", "server", "audit")
+        assert (code, err) == (0, "")
+        assert "leases         4, through proxy:pia 4\n" in out
+        assert "interests      2 different ones; 2 leases want the same\n" in out
+        assert "one member     each lease has a name of its own\n" in out
+        found = json.loads(run(capsys, "relay", "server", "audit", "--json")[1])
+        assert (found["leases"], found["most_leases_with_equal_tags"], found["publications"]) == (4, 2, 0)
+    assert run(capsys, "relay", "server", "audit")[1] == out, "and while it does not run"
+
+
+def test_an_operator_sees_what_the_proxys_own_records_tell(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grant(home / "proxy.keys", "proxy")
+    line = encode_server_line(ServerKeys.draw(os.urandom).public())
+    (home / "proxy.toml").write_text(
+        f'keyring = "proxy.keys"\nlisten = "127.0.0.1:4100"\nserver = "127.0.0.1:4101"\nserver_key = "{line}"\n'
+        'mask = "mask"\nstate = "state"\n'
+    )
+    entries = [EnrolledClient("member:anna", b"key", b""), EnrolledClient("member:ben", b"key", b"")]
+    pseudonyms = [LeasePseudonym("member:anna", b"%d" % n, b"%d" % n, 7) for n in range(3)]
+    with store(home, "proxy.keys", "state") as records:
+        records.write([KeepRecord(n, msgspec.msgpack.encode(each)) for n, each in enumerate([*entries, *pseudonyms])])
+        code, out, err = run(capsys, "relay", "proxy", "audit")
+        assert (code, err) == (0, "")
+        assert "members        2 by name; --json lists them\nleases         3, up to 3 of one member\n" in out
+        found = json.loads(run(capsys, "relay", "proxy", "audit", "--json")[1])
+        assert found["leases_by_client"] == {"member:anna": 3, "member:ben": 0}
+    other = json.loads(run(capsys, "relay", "proxy", "audit", "-c", "server.toml", "--json")[1])
+    assert other["error"] == "config"

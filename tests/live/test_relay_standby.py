@@ -16,9 +16,8 @@ from support.postgres_server import PostgresServer
 from support.waits import pause
 from veilcast.cli.local.network import NetworkPlan
 
-if reason := postgres_server.reason_to_skip():
-    pytest.skip(reason, allow_module_level=True)
-
+MISSING = postgres_server.reason_to_skip()
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 PLAN = NetworkPlan(nodes=3, mode="relay", publishers=1, subscribers=2)
 KILLS = 6
 

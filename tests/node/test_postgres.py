@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from random import Random
 from threading import Thread
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,13 +15,13 @@ from support.postgres_server import PostgresServer
 from support.waits import HANG_S, wait_until
 from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError, LostDatabaseError, StorageError, TamperedError
-from veilcast.node.record_store import ForgetRecord, KeepRecord, RecordStore
+from veilcast.node.record_store import ForgetRecord, KeepRecord, RecordStore, read_records
 
-if reason := postgres_server.reason_to_skip():
-    pytest.skip(reason, allow_module_level=True)
-
-from veilcast.node import postgres
-from veilcast.node.postgres import PostgresDatabase, check_database, does_answer
+MISSING = postgres_server.reason_to_skip()
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+if MISSING is None or TYPE_CHECKING:
+    from veilcast.node import postgres
+    from veilcast.node.postgres import PostgresDatabase, PostgresSnapshot, check_database, does_answer
 
 KEY = Secret(b"k" * 32)
 END_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
@@ -101,6 +102,22 @@ def test_a_second_server_stands_by_and_reads_what_the_first_has_written(server: 
     first.close()
     second.join(HANG_S)
     assert found == [{1: b"written while the second one waits"}]
+
+
+@pytest.mark.all_only
+def test_a_snapshot_reads_what_is_committed_while_a_server_has_the_records(server: PostgresServer) -> None:
+    with opened(server) as records:
+        records.write([KeepRecord(1, b"one")])
+        snapshot = PostgresSnapshot(server.name, KEY, Random(1).randbytes)
+        assert read_records(snapshot) == {1: b"one"}
+        records.write([KeepRecord(1, b"another one")])
+        snapshot.close()
+        with pytest.raises(StorageError, match="database: "):
+            snapshot.read("SELECT 1")
+        other = PostgresSnapshot(server.name, Secret(b"l" * 32), Random(1).randbytes)
+        with pytest.raises(TamperedError):
+            read_records(other)
+        other.close()
 
 
 @pytest.mark.all_only

@@ -30,11 +30,16 @@ def load_process_config(path: Path, load: Callable[[Path], _P]) -> _P:
     return config
 
 
-def process_passphrase(arguments: argparse.Namespace, config: ProcessConfig, context: Context) -> Secret:
-    """Return the passphrase from the command line's source, or else from the source of the file."""
+def process_passphrase(
+    arguments: argparse.Namespace, config: ProcessConfig, context: Context, *, may_run: bool = False
+) -> Secret:
+    """Return the passphrase from the command line's source, or else from the source of the file.
+
+    Raises `StorageError` if another process of this file runs, unless it `may_run`.
+    """
     if not Path(config.keyring).exists():  # Check this before a person types a passphrase.
         raise StorageError(f"keyring: there is no {config.keyring}; the authority grants one")
-    if is_directory_locked(Path(config.state)):
+    if not may_run and is_directory_locked(Path(config.state)):
         raise StorageError(f"{config.state} is in use by {LOCKED_BY_NODE}")
     named, descriptor = arguments.passphrase_file, arguments.passphrase_fd
     if named is None and descriptor is None:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import quote
 
 from veilcast.authority.secret_file import LOCKED_BY_NODE, flush_directory, lock_directory
 from veilcast.crypto.derive import derive
@@ -85,6 +86,33 @@ class RowSealer:
             return self._sealer.unseal(data, context=_context(kind, name))
         except ForgedError as error:
             raise TamperedError(f"a {kind} in {self._where} is damaged, or of another keyring") from error
+
+
+class DatabaseSnapshot(RowSealer):
+    """The last commit of a database, read while another process may be writing. Nothing is changed or locked."""
+
+    def __init__(self, directory: Path, file: str, secret: Secret, entropy: Entropy) -> None:
+        super().__init__(derive(secret, b"vc/node-state"), entropy, file)
+        path = directory / file
+        if not path.exists():
+            raise StorageError(f"there is no {path}; has the host run with this file?")
+        try:
+            self._connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)
+            self._connection.execute("BEGIN")
+            version = self.read("PRAGMA user_version")
+        except sqlite3.Error as error:
+            raise StorageError(f"{path} cannot be read: {error}") from error
+        if version != [(VERSION,)]:
+            raise StorageError(f"{path} is not of version {VERSION}; start the host once, which converts it")
+
+    def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query, values).fetchall()
+
+    def add_rows(self, statement: str, rows: Iterator[tuple[Any, ...]]) -> None:
+        raise StorageError("a snapshot cannot be written")
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class Database(RowSealer):

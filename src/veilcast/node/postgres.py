@@ -141,11 +141,36 @@ class PostgresDatabase(RowSealer):
         try:
             yield
         except psycopg.Error as error:
-            problem = (str(error).strip() or type(error).__name__).splitlines()[0]
+            problem = _first_line(error)
             session = getattr(self, "_session", None)
             if session is None or session.closed:
                 raise LostDatabaseError(f"database: {problem}") from error
             raise StorageError(f"database: {problem}") from error
+
+
+class PostgresSnapshot(RowSealer):
+    """The last commit of a database, read while a server may be writing. Nothing is changed, and no lock is taken."""
+
+    def __init__(self, where: str, key: Secret, entropy: Entropy) -> None:
+        super().__init__(key, entropy, "the database")
+        try:
+            self._session: Connection[Any] = psycopg.connect(**check_database(where))
+            self._session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            self._session.read_only = True
+        except psycopg.Error as error:
+            raise StorageError(f"database: {_first_line(error)}") from error
+
+    def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        try:
+            return list(self._session.execute(query.replace("?", "%s").encode(), values).fetchall())
+        except psycopg.Error as error:
+            raise StorageError(f"database: {_first_line(error)}") from error
+
+    def add_rows(self, statement: str, rows: Iterator[tuple[Any, ...]]) -> None:
+        raise StorageError("a snapshot cannot be written")
+
+    def close(self) -> None:
+        self._session.close()
 
 
 def check_database(where: str) -> dict[str, Any]:
@@ -153,8 +178,9 @@ def check_database(where: str) -> dict[str, Any]:
     try:
         options = dict(conninfo_to_dict(where))
     except psycopg.Error as error:
-        problem = str(error).strip().splitlines()[0]
-        raise ConfigError(f"database: {problem}; write it as postgresql:///NAME, or host=... dbname=...") from error
+        raise ConfigError(
+            f"database: {_first_line(error)}; write it as postgresql:///NAME, or host=... dbname=..."
+        ) from error
     if "password" in options:
         raise ConfigError("database: no password stands in this file; put it into ~/.pgpass, or name a passfile")
     hosts = str(options.get("hostaddr") or options.get("host") or "").split(",")
@@ -172,6 +198,10 @@ def does_answer(where: str) -> bool:
     except psycopg.Error:
         return False
     return True
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 VERSION: Final = 1

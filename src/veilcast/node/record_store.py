@@ -21,7 +21,7 @@ from veilcast.errors import LostDatabaseError
 from veilcast.faults import faults_of
 from veilcast.machine import Durable, Entropy, Event, Record, Settled
 from veilcast.node.database import Database
-from veilcast.node.sealed_slots import Execute, ItemName, SealedSlots
+from veilcast.node.sealed_slots import Execute, ItemName, SealedSlots, SlotDatabase
 
 
 class KeepRecord(msgspec.Struct, frozen=True):
@@ -64,6 +64,13 @@ class RecordTable:
 
     def _all(self) -> list[tuple[int, bytes]]:
         return sorted((name.number, data) for name, data in self._slots.items(_KIND))
+
+
+def read_records(database: SlotDatabase) -> dict[int, bytes]:
+    """The records of a snapshot."""
+    slots = SealedSlots(database)
+    slots.load()
+    return RecordTable(slots).unsettled()
 
 
 class RecordDatabase(Protocol):

@@ -78,7 +78,7 @@ class ClientRoster:
         """Record and pseudonym of each client, including clients that are not durable yet."""
         self._leases_by_pseudonym: dict[bytes, tuple[Address, bytes]] = {}
         self._timers: Timers[bytes] = Timers()
-        entries = [(record, _decode(data)) for record, data in sorted(records.items())]
+        entries = [(record, decode_roster_record(data)) for record, data in sorted(records.items())]
         for record, entry in entries:
             if isinstance(entry, EnrolledClient):
                 self._add_client(record, entry)
@@ -192,7 +192,7 @@ class ClientRoster:
         return self._entropy(LEASE_NAME)
 
 
-def _decode(data: bytes) -> EnrolledClient | LeasePseudonym:
+def decode_roster_record(data: bytes) -> EnrolledClient | LeasePseudonym:
     entry: EnrolledClient | LeasePseudonym = _DECODER.decode(data)
     return entry
 

@@ -315,7 +315,7 @@ class RelayServer(HostBase):
             self._mailboxes.close(name)
 
     def _restore(self, records: Mapping[int, bytes], now: int) -> None:
-        entries = [(record, _decode(data)) for record, data in sorted(records.items())]
+        entries = [(record, decode_server_record(data)) for record, data in sorted(records.items())]
         current: list[IndexedLease] = []
         for record, entry in entries:
             if isinstance(entry, OwnershipRecord):
@@ -347,7 +347,7 @@ def _stamp(data: bytes) -> bytes:
     return digest(data, purpose=b"vc/relay-stamp", size=16)
 
 
-def _decode(data: bytes) -> StoredRecord:
+def decode_server_record(data: bytes) -> StoredRecord:
     entry: StoredRecord = _DECODER.decode(data)
     return entry
 

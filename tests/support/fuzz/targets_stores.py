@@ -82,13 +82,13 @@ def listed_nodes() -> Prepared:
 @GROUP.target(
     "relay-records",
     "clients and leases of proxy and server, from their disks",
-    "relay.roster:_decode",
-    "relay.server:_decode",
+    "relay.roster:decode_roster_record",
+    "relay.server:decode_server_record",
 )
 def relay_records() -> Prepared:
     def check(data: bytes) -> object:
         found = []
-        for read in (roster._decode, server._decode):
+        for read in (roster.decode_roster_record, server.decode_server_record):
             try:
                 found.append(type(read(data)).__name__)
             except TamperedError as error:

@@ -34,6 +34,7 @@ def add_relay(commands: Any) -> None:
     )
     add_keyring(init, "server")
     _add_run(verbs, Later("relay", "run_server"), "server")
+    _add_audit(verbs, Later("relay_audit", "audit_server"), "server")
 
     verbs = _service(services, "proxy", "knows its members, but not what they publish and read")
     init = _verb(
@@ -44,11 +45,18 @@ def add_relay(commands: Any) -> None:
     )
     init.add_argument("out", type=Path, metavar="FILE", help="where to write the mask; copy it to the other proxies")
     _add_run(verbs, Later("relay", "run_proxy"), "proxy")
+    _add_audit(verbs, Later("relay_audit", "audit_proxy"), "proxy")
 
 
 def _service(services: Any, name: str, text: str) -> Any:
     service = add_group(services, name, help=text, description=text)
     return service.add_subparsers(title="commands", metavar="COMMAND")
+
+
+def _add_audit(verbs: Any, run: Later, name: str) -> None:
+    parser = _verb(verbs, "audit", run, f"show what the {name}'s own records tell about members, while it runs or not")
+    add_own_config(parser, f"{name}.toml")
+    add_passphrase_source(parser)
 
 
 def _add_run(verbs: Any, run: Later, name: str) -> None:
