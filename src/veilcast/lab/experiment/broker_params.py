@@ -175,6 +175,33 @@ class BrokersDelays(BrokerLineParams, frozen=True, kw_only=True, tag="brokers.de
         self.check_at_least(1, "hops")
 
 
+class BrokersLoad(RunParams, frozen=True, kw_only=True, tag="brokers.load"):
+    """Publications at a steady rate over a line of nodes: how long they take, and how many get through in a second."""
+
+    replicas: int = 3
+    """Replicas of a virtual node."""
+    nodes: int = 4
+    """Virtual nodes on the line."""
+    lie: str = "none"
+    """Behaviour of the Byzantine replicas (`sim.brokers`)."""
+    liars: int = 1
+    """Byzantine replicas of each node."""
+    ahead: bool = True
+    """Whether keys are dealt ahead of need."""
+    notes: int = 300
+    """Publications at a steady rate, and as many as fast as they are delivered."""
+    every_ms: int = 100
+    """Time between two publications at a steady rate."""
+    window: int = 64
+    """Publications under way at a time, when they follow as fast as they are delivered."""
+    frame_us: int = 150
+    """Processor time that a machine takes for each received frame; a sent one takes half of it."""
+
+    def __post_init__(self) -> None:
+        self.check_at_least(1, "replicas", "nodes", "notes", "every_ms", "window", "frame_us")
+        self.check_at_least(0, "liars")
+
+
 def check_counts(counts: tuple[int, ...]) -> None:
     if not counts:
         raise ConfigError("counts must name at least one number")

@@ -51,6 +51,7 @@ AnyParams: TypeAlias = (
     | brokers.BrokersTimes
     | brokers.BrokersMessages
     | brokers.BrokersDelays
+    | brokers.BrokersLoad
 )
 
 

@@ -96,6 +96,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
     "brokers.messages": {"machines": "brokers.machines:measure_messages"},
     "brokers.times": {"live": "brokers.share_times"},
     "brokers.delays": {"live": "brokers.machines:measure_delays"},
+    "brokers.load": {"machines": "brokers.load"},
 }
 """Kind of run -> engine -> function."""
 _TREES: Final = ("server", "tokens", "presence", "popularity", "facts", "truth", "guesses")
@@ -152,6 +153,7 @@ WITHOUT_TABLES: Final[Mapping[str, str]] = {
     "brokers.messages": "there is no attacker: it counts messages",
     "brokers.times": "there is no attacker: it measures times",
     "brokers.delays": "there is no attacker: it measures times",
+    "brokers.load": "there is no attacker: it measures times",
 }
 """Kind of run -> why it gives no observation tables."""
 ENGINES: Final[Mapping[str, RunFunction]] = {
