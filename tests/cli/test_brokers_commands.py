@@ -13,14 +13,17 @@ import pytest
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.role import TlsRole
-from veilcast.authority.secret_file import replace_file, write_secret
+from veilcast.authority.keyring import Keyring
+from veilcast.authority.role import TlsRole, derive_broker_key
+from veilcast.authority.secret_file import read_secret, replace_file, write_secret
+from veilcast.brokers.operations.signed_facts import sign_facts
 from veilcast.cli.context import Context
 from veilcast.cli.files import passphrase_file
 from veilcast.cli.main import main
 from veilcast.cli.phrases import pluralize
 from veilcast.crypto.passphrase import PassphraseCost
 from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
 from veilcast.node.broker_overlay import decode_broker_line, decode_operator_line, read_signed
 from veilcast.node.config import parse_config
 
@@ -274,9 +277,19 @@ def test_more_brokers_than_loopback_has_addresses_are_refused_by_their_number(ru
     runner.bad("brokers overlay up up.toml", 3, "255 brokers are too many for one machine", "take fewer")
 
 
-def facts(node: str, index: int, *marks: tuple[str, int], proof: bool = True) -> dict[str, Any]:
-    told = [{"node": to, "index": at, "scheme": 1, "count": 2, "proof": proof, "reason": "lied"} for to, at in marks]
-    return {"node": node, "index": index, "marks": told, "observed": 100, "version": 1}
+def facts(
+    node: str, index: int, *marks: tuple[str, int], proof: bool = True, count: int = 2, observed: int = 100
+) -> dict[str, Any]:
+    """What the broker of this place reports, with its signature; the files of its keyring are in the directory."""
+    told = [
+        {"node": to, "index": at, "scheme": 1, "count": count, "proof": proof, "reason": "lied"} for to, at in marks
+    ]
+    said = {"node": node, "index": index, "marks": told, "observed": observed, "version": 1, "at_us": observed}
+    return sign_facts(said, signing_of(f"{node}{index - 1}"))
+
+
+def signing_of(broker: str) -> SigningKey:
+    return derive_broker_key(read_secret(Path(f"{broker}.keys"), Keyring, SECRET).membership.link)
 
 
 @pytest.fixture
@@ -320,7 +333,70 @@ def test_facts_of_brokers_whose_files_have_one_name_are_all_heard(planned: Comma
 
 def test_facts_in_the_name_of_another_replica_are_refused(planned: CommandRunner) -> None:
     (planned.home / "forged.json").write_text(json.dumps({"brokers": {"broker.toml": facts("b", 2, ("a", 1))}}))
-    planned.bad(plan(planned, files="facts.json forged.json"), 3, "2 brokers say that they are replica 2 of b")
+    planned.bad(plan(planned, files="facts.json forged.json"), 3, "2 reports are of replica 2 of b")
+    told = json.loads((planned.home / "facts.json").read_text())["brokers"]
+    for change in ({"observed": 101}, {"index": 1}, {"signature": "00"}, {"signature": None}, {"marks": []}):
+        said = {"brokers": {"broker.toml": told["b2"] | change}}
+        (planned.home / "forged.json").write_text(json.dumps(said))
+        whose = f"replica {change.get('index', 2)} of b"
+        planned.bad(plan(planned, files="forged.json"), 3, f"forged.json: the broker that is {whose} has not signed")
+
+
+def test_only_failures_after_the_earlier_reports_count_and_proofs_do_not_become_old(planned: CommandRunner) -> None:
+    def write(file: str, late: int, observed: int, *, proven: bool = True) -> None:
+        told = {f"{node}{at}": facts(node, at, observed=observed) for node in "ab" for at in (1, 2, 3)}
+        for at in (1, 2, 3):
+            told[f"b{at}"] = facts(
+                "b", at, *[("a", at) for at in (1, 2, 3)], proof=False, count=late, observed=observed
+            )
+        (planned.home / file).write_text(json.dumps({"brokers": told}))
+
+    def risk(more: str = "") -> float:
+        return float(planned.good(plan(planned, more, files="new.json"))["nodes"][0]["risk"])
+
+    write("old.json", 40, 100)
+    write("new.json", 42, 300)
+    assert risk() == pytest.approx(42.5 / 301)
+    assert risk("--since old.json") == pytest.approx(2.5 / 201)
+    planned.bad(plan(planned, "--since new.json", files="old.json"), 3, "is later than its report in FACTS")
+    planned.bad("brokers plan --dir here --since old.json", 3, "--since go with FACTS")
+    assert planned.good(plan(planned, "--since facts.json"))["liars"] == ["replica 3 of a"]
+    write("new.json", 3, 300)
+    assert risk("--since old.json") == pytest.approx(0.5 / 201), "fewer than before: it was started anew"
+
+
+def test_replicas_go_to_the_paths_that_the_operator_names_by_their_weights(runner: CommandRunner) -> None:
+    operator = runner.good("brokers overlay init operator.key")["operator"]
+    runner.described(3, '[["a","b"],["b","c"]]', ("a", "b", "c"))
+    runner.good("brokers overlay sign overlay.toml --key operator.key --out o.signed")
+    told = {f"{node}{at}": facts(node, at) for node in "abc" for at in (1, 2, 3)}
+    (runner.home / "facts.json").write_text(json.dumps({"brokers": told}))
+    (runner.home / "operator").write_text(operator)
+
+    def planned_sizes(*lines: str) -> list[int]:
+        (runner.home / "paths.csv").write_text("\n".join(lines))
+        return [row["planned"] for row in runner.good(plan(runner, "--spare 2 --paths paths.csv"))["nodes"]]
+
+    assert planned_sizes("from,to", "c,c") == [3, 3, 5]
+    assert planned_sizes("from,to", "a,a") == [5, 3, 3]
+    assert planned_sizes("from,to,weight", "a,a,1/3", "c,c,0.5", "a,b,0") == [3, 3, 5]
+    assert planned_sizes("from,to,weight", "a,b,2", "b,c,1") == [3, 5, 3]
+    for text, reason in (
+        ("", "the first line is from,to or from,to,weight"),
+        ("from,to,cost\na,b,1", "the first line is from,to or from,to,weight"),
+        ("from,to\na,d", "line 2: the overlay has no node 'd', only a, b, c"),
+        ("from,to\na,b\nb,a", "line 3: the path between b and a is there already"),
+        ("from,to,weight\na,b", "line 2: a line has as many fields as the first"),
+        ("from,to\na,b,1", "line 2: a line has as many fields as the first"),
+        ("from,to,weight\na,b,-1", "line 2: '-1' is no weight"),
+        ("from,to,weight\na,b,1e999999", "line 2: '1e999999' is no weight"),
+        ("from,to,weight\na,b,0", "has no path with a weight above 0"),
+    ):
+        (runner.home / "paths.csv").write_text(text)
+        runner.bad(plan(runner, "--paths paths.csv"), 3, "paths.csv", reason)
+    (runner.home / "paths.csv").write_bytes(b"\xff")
+    runner.bad(plan(runner, "--paths paths.csv"), 3, "paths.csv is not a CSV file")
+    runner.bad(plan(runner, "--paths nowhere.csv"), 4, "nowhere.csv")
 
 
 def test_a_plan_says_that_there_is_nothing_to_do_only_if_there_is_nothing(planned: CommandRunner) -> None:
@@ -378,6 +454,6 @@ def test_a_plan_needs_to_know_of_whom(planned: CommandRunner) -> None:
     planned.bad(plan(planned, "--apply"), 3, "--apply goes with --dir")
     planned.bad(plan(planned, "--spare -1"), 3, "--spare")
     planned.bad(plan(planned, "--cap -1"), 3, "--cap")
-    planned.bad("brokers plan --dir nowhere --spare 2", 3, "--spare go with FACTS")
+    planned.bad("brokers plan --dir nowhere --spare 2", 3, "--spare and --since go with FACTS")
     planned.bad("brokers plan --dir nowhere", 4, "holds no network")
     planned.bad("brokers status --dir nowhere", 4, "holds no network")

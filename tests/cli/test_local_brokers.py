@@ -107,7 +107,7 @@ class ScriptedBrokers:
     def up(self, version: int, *hosts: str) -> None:
         for host in hosts:
             node, _, index = host.partition("-")
-            place = {"node": node, "index": int(index), "marks": [], "observed": 100}
+            place = {"node": node, "index": int(index), "marks": [], "observed": 100, "at_us": 0}
             self.facts[host] = {**place, "version": version, "complete": True, "left": False}
 
     def version(self) -> int:

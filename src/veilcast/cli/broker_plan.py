@@ -12,24 +12,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 from rich.console import Console
 from rich.progress import Progress
 
 from veilcast.authority.secret_file import lock_directory
 from veilcast.brokers.operations.placement import PlacementPlan
 from veilcast.brokers.operations.redeployment_plan import (
-    FaultCount,
     RedeployStep,
     ReplicaFindings,
-    ReplicaReport,
     evaluate_reports,
     make_plan,
     overlay_paths,
@@ -37,13 +33,13 @@ from veilcast.brokers.operations.redeployment_plan import (
 )
 from veilcast.brokers.overlay import BrokerOverlay
 from veilcast.cli.broker_facts import ask_brokers
+from veilcast.cli.broker_reports import parse_facts, read_paths, read_reports, reports_since
 from veilcast.cli.context import Context, Report
-from veilcast.cli.input_checks import check_range, read_file
+from veilcast.cli.input_checks import check_range
 from veilcast.cli.local import network, workers
 from veilcast.cli.local.overlay_operator import LocalOperator
 from veilcast.cli.phrases import pluralize
-from veilcast.decoding import JsonDecoder
-from veilcast.errors import ConfigError, LocalError, TamperedError, UnreachableError
+from veilcast.errors import ConfigError, LocalError, UnreachableError
 from veilcast.node.broker_overlay import decode_operator_line, read_signed
 
 
@@ -102,8 +98,8 @@ def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
         if (number := getattr(arguments, option)) is not None:
             check_range(f"--{option}", number, 0, _REPLICAS_MAX)
     if arguments.dir is not None:
-        if arguments.overlay or arguments.operator or arguments.spare:
-            raise ConfigError("--overlay, --operator and --spare go with FACTS; with --dir they are known")
+        if arguments.overlay or arguments.operator or arguments.spare or arguments.since:
+            raise ConfigError("--overlay, --operator, --spare and --since go with FACTS; with --dir they are known")
         return _plan_here(arguments, context)
     if arguments.apply:
         raise ConfigError(
@@ -113,13 +109,11 @@ def plan_overlay(arguments: argparse.Namespace, context: Context) -> Report:
         raise ConfigError("with FACTS, --overlay and --operator are needed")
     operator = decode_operator_line("--operator", arguments.operator)
     overlay = read_signed(arguments.overlay, operator).verify(operator)
-    # Most brokers' files have the same name, so their facts are kept apart by broker.
-    facts = [_read_facts(path) for path in arguments.facts]
-    for path, answers in zip(arguments.facts, facts, strict=True):
-        _check_version(path, answers, overlay, arguments.overlay)
-    found = evaluate_reports(overlay, _check_places_once([each for answers in facts for each in parse_facts(answers)]))
+    reports = read_reports(arguments.facts, overlay, arguments.overlay)
+    since = read_reports(arguments.since, overlay, arguments.overlay)
+    found = evaluate_reports(overlay, reports_since(reports, since))
     made = _make_plan(arguments, overlay, found, arguments.spare)
-    places = {(each["node"], each["index"]) for answers in facts for each in answers.values() if each is not None}
+    places = {(each.node, each.index) for each in reports}
     heard = {
         replica.key
         for node in overlay.all_nodes
@@ -154,41 +148,6 @@ def _plan_here(arguments: argparse.Namespace, context: Context) -> Report:
     # After an interruption, the operator sees that the last step is complete.
     stands = left is None and overlay.version > 1 and any(answers.values())
     return _report(overlay, found, made, steps, silent, applied=arguments.apply, left=left, stands=stands)
-
-
-def parse_facts(answers: Mapping[str, Any]) -> list[ReplicaReport]:
-    """Convert the brokers' answers to the planner's type; a broker that did not answer is left out."""
-    return [
-        ReplicaReport(
-            facts["node"],
-            facts["index"],
-            tuple(
-                FaultCount(mark["node"], mark["index"], mark["scheme"], mark["count"], mark["proof"])
-                for mark in facts["marks"]
-            ),
-            facts["observed"],
-        )
-        for facts in answers.values()
-        if facts is not None and facts["node"] is not None
-    ]
-
-
-def _check_version(path: Path, answers: Mapping[str, Any], overlay: BrokerOverlay, signed: Path) -> None:
-    """Raise `ConfigError` unless all facts are of the overlay's version: under another version another broker may have
-    the place."""
-    for facts in answers.values():
-        if facts is not None and facts["version"] != overlay.version:
-            theirs = f"{path} was told under version {facts['version']} of the overlay"
-            raise ConfigError(f"{theirs}, and {signed} is version {overlay.version}; take both of one time")
-
-
-def _check_places_once(answers: list[ReplicaReport]) -> list[ReplicaReport]:
-    """Raise `ConfigError` if two brokers claim to be the same replica."""
-    places = Counter((each.node, each.index) for each in answers)
-    for (node, index), times in places.items():
-        if times > 1:
-            raise ConfigError(f"FACTS: {times} brokers say that they are replica {index} of {node}; one is")
-    return answers
 
 
 def _check_majorities(silent: list[SilentReplicas], directory: Path) -> None:
@@ -262,7 +221,7 @@ def _make_plan(
         found,
         spare,
         profile=overlay.profile,
-        paths=overlay_paths(overlay),
+        paths=overlay_paths(overlay, None if arguments.paths is None else read_paths(arguments.paths, overlay)),
         method=arguments.way,
         cap=arguments.cap,
         replicas=arguments.replicas,
@@ -343,33 +302,6 @@ def _report(
     return Report(data, lines)
 
 
-def _read_facts(path: Path) -> dict[str, Any]:
-    try:
-        answers = _DECODER.decode(read_file(path))["brokers"]
-        msgspec.convert([each for each in answers.values() if each is not None], list[_Facts])
-    except (TamperedError, KeyError, AttributeError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{path} is not what `veilcast brokers status --json` printed") from error
-    assert isinstance(answers, dict)
-    return answers
-
-
-class _Mark(msgspec.Struct):
-    node: str
-    index: int
-    scheme: int
-    count: int
-    proof: bool
-
-
-class _Facts(msgspec.Struct):
-    node: str | None
-    index: int | None
-    marks: list[_Mark]
-    observed: int
-    version: int
-
-
-_DECODER: Final = JsonDecoder(dict[str, Any], TamperedError, "not what was printed")
 _REPLICAS_MAX: Final = 100_000
 _STEP_S: Final = 180.0
 _LOOK_S: Final = 0.3

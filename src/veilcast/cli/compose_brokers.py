@@ -21,11 +21,13 @@ from typing import Any, Final, TypeAlias
 from veilcast.authority.role import derive_broker_key
 from veilcast.brokers.broker import Broker
 from veilcast.brokers.operations.key_repository import Repository
+from veilcast.brokers.operations.signed_facts import sign_facts
 from veilcast.brokers.overlay import BrokerOverlay, SignedOverlay
 from veilcast.cli.identity import open_identity
 from veilcast.cli.retrying_file_writer import LOOK_S, RetryingFileWriter
 from veilcast.cli.transports import limits_for, make_tls_identity, tls_driver
 from veilcast.crypto.secret import Secret
+from veilcast.crypto.sign import SigningKey
 from veilcast.errors import ConfigError, LocalError, RemoteError
 from veilcast.machine import Address, Event, Machine
 from veilcast.net.driver import MachineDriver
@@ -77,7 +79,7 @@ def compose_broker(
     yield HostSetup(
         machine=machine,
         make_driver=streams.make_driver,
-        make_service=lambda driver: BrokerService(broker, config, driver),
+        make_service=lambda driver: BrokerService(broker, config, signing, driver),
         make_handler=lambda owner, stop: owner.make_handler(streams, stop),
         metrics=config.metrics.listen,
         clock=clock,
@@ -88,8 +90,10 @@ def compose_broker(
 class BrokerService:
     """The service of one broker (`service.MachineService`), and the answers to its operator's queries."""
 
-    def __init__(self, broker: Broker | Repository, config: BrokerFile, driver: MachineDriver) -> None:
-        self._broker, self._config, self._driver = broker, config, driver
+    def __init__(
+        self, broker: Broker | Repository, config: BrokerFile, signing: SigningKey, driver: MachineDriver
+    ) -> None:
+        self._broker, self._config, self._signing, self._driver = broker, config, signing, driver
         kept = StoredOverlay(Path(config.overlay), config.operator_key, broker.signed)
         self._keeping = RetryingFileWriter(lambda: kept.update(broker.signed))
         self._stop: Callable[[], object] = lambda: None
@@ -124,7 +128,7 @@ class BrokerService:
         def answer(question: dict[str, Any]) -> dict[str, Any]:
             match question:
                 case {"ask": "facts"}:
-                    return self._facts(streams)
+                    return sign_facts(self._facts(streams), self._signing)
                 case {"order": str(order)}:
                     return self._order(order)
             raise LocalError("a broker is asked for facts, or handed an order")
@@ -139,6 +143,7 @@ class BrokerService:
             "node": names[place.scheme.node] if place is not None else None,
             "index": place.index if place is not None else None,
             "version": overlay.version,
+            "at_us": self._driver.now(),
             "complete": broker.has_routing_state,
             "left": broker.has_left,
             "peers": self._peers({peer.address: peer.up for peer in streams.peers()}),

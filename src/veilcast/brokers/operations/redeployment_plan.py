@@ -71,12 +71,13 @@ class FaultCount(msgspec.Struct, frozen=True):
 
 
 class ReplicaReport(msgspec.Struct, frozen=True):
-    """The report of one replica: its fault counts, and the number of publications that it has completed."""
+    """The report of one replica: its fault counts, the number of publications that it has completed, and the time."""
 
     node: str
     index: Count
     marks: tuple[FaultCount, ...] = ()
     observed: Count = 0
+    at_us: Count = 0
 
 
 class RedeployStep(msgspec.Struct, frozen=True):

@@ -309,6 +309,20 @@ def _add_plan(verbs: Any) -> None:
         metavar="FACTS",
         help="files with the output of `brokers status --json`, one for each broker",
     )
+    parser.add_argument(
+        "--since",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="FACTS",
+        help="with FACTS: earlier files of the same brokers; only failures after them count",
+    )
+    parser.add_argument(
+        "--paths",
+        type=Path,
+        metavar="FILE",
+        help="the paths to protect, as CSV: from,to,weight; otherwise all pairs of nodes, with equal weights",
+    )
     parser.add_argument("--overlay", type=Path, metavar="FILE", help="with FACTS: the signed overlay")
     parser.add_argument("--operator", metavar="LINE", help="with FACTS: the line that `overlay init` printed")
     parser.add_argument(
