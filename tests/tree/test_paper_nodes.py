@@ -11,7 +11,7 @@ import pytest
 from support.tree_network import QUICK_CONFIG, TOPIC, TreeNetwork
 from veilcast.machine import Address, Publication, Value
 from veilcast.topics import All, Conjunction, Equal, Label, Range
-from veilcast.tree.config import PaperRouting
+from veilcast.tree.config import PaperRouting, TreeConfig
 from veilcast.wire import encode
 from veilcast.wire.tree import ForwardPublication, Install, Offer
 
@@ -42,6 +42,10 @@ def sent_for(network: TreeNetwork, publisher: str, body: bytes) -> int:
     network.publish(publisher, body)
     network.run(10)
     return sum(isinstance(message, ForwardPublication | Offer) for _, _, message in network.seen[before:]) - 1
+
+
+def test_the_paper_routes_by_labels_unless_a_repair_is_chosen() -> None:
+    assert TreeConfig(profile="paper").routing == "labels"
 
 
 @each_routing

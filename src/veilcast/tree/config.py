@@ -20,8 +20,9 @@ PaperRouting: TypeAlias = Literal["trees", "seen", "labels"]
 """How a node chooses the next hops of a message, in `paper`.
 
 By topic alone, a message goes to every parent that the node has for its topic. With "labels", as in the paper, a
-message carries a filter of the nodes that have forwarded it. "seen" makes nodes remember the messages that they have
-forwarded. "trees" keeps the trees apart: a message goes to the parent in the tree that it arrived on.
+message carries a filter of the nodes that have forwarded it; with three subscribers of 30 nodes a publication takes
+some 18,000 copies. Two repairs: "seen" makes nodes remember the messages that they have forwarded (50 copies), and
+"trees" keeps the trees apart, so that a message goes to the parent in the tree that it arrived on (7 copies).
 """
 
 
@@ -130,7 +131,7 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Time for which nothing depends on a node that was found unreachable or dropping messages."""
 
     # --- paper
-    routing: PaperRouting = "trees"
+    routing: PaperRouting = "labels"
     label_us: int = 600_000_000
     """Interval at which a node draws a new label."""
     counting: bool = False
