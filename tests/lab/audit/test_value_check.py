@@ -57,6 +57,20 @@ def test_what_sign_flip_cannot_hide_is_refused_with_its_cause(series: ValueSerie
     assert found.shuffled.mean_rates()[attacker] == pytest.approx((message, value)), "needs no slots"
 
 
+def test_the_advice_is_what_is_still_to_be_done() -> None:
+    grown = meter(1, 2000)
+    texts = []
+    ways: tuple[tuple[int, dict[str, Any]], ...] = ((0, {}), (1000, {"generator": "sign-flip"}), (20, {}))
+    for past, more in ways:
+        found = check(grown, past, **more)
+        texts += [cause.text.partition("; ")[2] for cause in found.causes if cause.name == "drift"]
+    assert texts == [
+        'give past values: history = "past.csv" under [foil]',
+        'leave "generator" out, and the past values choose one that does',
+        "the past values are too few to tell; give more",
+    ]
+
+
 def test_a_lean_that_would_leave_one_path_is_named() -> None:
     """A value that turns at every step."""
     rng = np.random.default_rng(1)

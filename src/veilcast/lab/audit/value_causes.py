@@ -44,22 +44,27 @@ def find_causes(checked: CheckedSettings) -> list[Cause]:
 
 def _expected_values(checked: CheckedSettings) -> Iterator[Cause]:
     """Season, level, drift, growth and rests that the generator does not follow."""
+    advice = _GIVE_HISTORY if not checked.attribute.history else _CHOOSE
+    if (
+        checked.attribute.history
+        and checked.generator == "sign-flip"
+        and len(checked.attribute.history) < _HISTORY_GOOD
+    ):
+        advice = _GIVE_MORE
     moves = np.diff(checked.values)
     ups, downs = np.count_nonzero(moves > 0), np.count_nonzero(moves < 0)
     found, generator = checked.forecast, checked.generator
     if generator not in ("counter", "bucketing", "entropy") and ups + downs and not min(ups, downs):
-        yield Cause("drift", f"the values only go {'up' if ups else 'down'}, and {generator} does not; {_GIVE_HISTORY}")
+        yield Cause("drift", f"the values only go {'up' if ups else 'down'}, and {generator} does not; {advice}")
     elif found is not None and found.period and generator not in ("forecast", "counter"):
-        yield Cause(
-            "season", f"the values have a season of {found.period} steps, and {generator} has none; {_GIVE_HISTORY}"
-        )
+        yield Cause("season", f"the values have a season of {found.period} steps, and {generator} has none; {advice}")
     elif found is not None and found.returns and generator in ("sign-flip", "trajectories", "moran", "noise"):
         if ups + downs > len(moves) * _RESTS:
-            yield Cause("level", f"the values return to a level, and {generator} wanders off; {_GIVE_HISTORY}")
+            yield Cause("level", f"the values return to a level, and {generator} wanders off; {advice}")
     elif found is not None and not found.is_empty and not found.returns and generator in ("sign-flip", "noise"):
-        yield Cause("drift", f"the values drift, and {generator} does not; {_GIVE_HISTORY}")
+        yield Cause("drift", f"the values drift, and {generator} does not; {advice}")
     if ups + downs < len(moves) * _RESTS and generator != "jumps":
-        yield Cause("rests", f"the values mostly rest, and {generator} makes few paths of few moves; {_GIVE_HISTORY}")
+        yield Cause("rests", f"the values mostly rest, and {generator} makes few paths of few moves; {advice}")
 
 
 def _lean(checked: CheckedSettings) -> Iterator[Cause]:
@@ -131,6 +136,8 @@ def _past(checked: CheckedSettings) -> Iterator[Cause]:
 
 CAUSES: Final = ("drift", "season", "level", "rests", "lean", "cells", "values", "rounding", "history")
 _GIVE_HISTORY: Final = 'give past values: history = "past.csv" under [foil]'
+_GIVE_MORE: Final = "the past values are too few to tell; give more"
+_CHOOSE: Final = 'leave "generator" out, and the past values choose one that does'
 _RESTS: Final = 2 / 3
 _CELLS_EACH: Final = 4
 _ROUND: Final = (5, 10, 25, 50, 100)

@@ -75,6 +75,16 @@ class BestRates:
     value: BestRate
     by_attacker: dict[str, AttackerRates]
 
+    def names_messages(self, bound: float, chance: float) -> bool:
+        """Whether the best attacker names the true message more often than the bound, clear of chance by two standard
+        errors; or any attacker by three. An attacker that follows a path is right or wrong about all of a window, so
+        rates vary."""
+        best = self.message
+        if best.rate > bound and best.rate - 2 * best.error > chance:
+            return True
+        every = [(each.message.mean(), _standard_error(each.message)) for each in self.by_attacker.values()]
+        return any(rate > bound and rate - 3 * error > chance for rate, error in every)
+
     def mean_rates(self) -> dict[str, tuple[float, float]]:
         return {name: (float(each.message.mean()), float(each.value.mean())) for name, each in self.by_attacker.items()}
 
@@ -96,13 +106,9 @@ class ValueCheck:
     """[steps]: its true values, in cells."""
 
     def exceeds(self, message_bound: float, value_bound: float) -> bool:
-        """Whether the best attacker is right more often than these bounds. A rate of messages must also be two standard
-        errors above a guess: an attacker that follows a path is right or wrong about all of a window."""
+        """Whether the best attacker is right more often than these bounds, by slot or shuffled."""
         seen = (self.by_slot, self.shuffled)
-        return any(
-            each.message.rate > message_bound and each.message.rate - 2 * each.message.error > self.chance
-            for each in seen
-        ) or any(each.value.rate > value_bound for each in seen)
+        return any(each.names_messages(message_bound, self.chance) or each.value.rate > value_bound for each in seen)
 
 
 def check_values(values: Numbers, domain: Integers | Reals, config: FoilConfig, plan: CheckPlan) -> ValueCheck:
@@ -276,8 +282,11 @@ def _attack(
 
 def _find_best(rates: dict[str, Numbers], seed: int) -> BestRate:
     best = find_strongest(rates, _TOGETHER, seed)
-    own = rates[best.name]
-    return BestRate(best.corrected, float(own.std() / np.sqrt(len(own))), best.name)
+    return BestRate(best.corrected, _standard_error(rates[best.name]), best.name)
+
+
+def _standard_error(rates: Numbers) -> float:
+    return float(rates.std() / np.sqrt(len(rates)))
 
 
 def _rate(
