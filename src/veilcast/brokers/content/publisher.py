@@ -25,7 +25,7 @@ import msgspec
 
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.brokers.content.blocks import ATTEMPTS_MAX, ContentBlock, choose_carriers, encode_content
-from veilcast.brokers.content.publisher_keys import PublishedKey, PublisherKeys
+from veilcast.brokers.content.publisher_keys import PREPARE_AGAIN_US, PublishedKey, PublisherKeys
 from veilcast.brokers.content.sealed_publication import encode_publication, encode_trial, seal_publication
 from veilcast.brokers.edge_links import EdgeLinks
 from veilcast.brokers.keys.bulk_key import PublicationKey
@@ -168,9 +168,12 @@ class ContentPublisher:
 
     def handle(self, now: int) -> None:
         for advertisement in self._preparations.pop_due(now):
-            notice = self._notices.pop(advertisement)
-            if notice.from_us <= now or self._keys.is_publishing(notice.topic):
-                self._keys.prepare(notice.topic, notice.advertised, now)
+            notice = self._notices[advertisement]
+            is_needed = notice.from_us <= now or self._keys.is_publishing(notice.topic)
+            if is_needed and self._keys.prepare(notice.topic, notice.advertised, now):
+                self._preparations.set(advertisement, now + PREPARE_AGAIN_US)
+            else:
+                del self._notices[advertisement]
         for state in self._timers.pop_due(now):
             if state.is_trial:
                 self._repeat_trial(state, now)

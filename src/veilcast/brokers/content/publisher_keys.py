@@ -20,7 +20,9 @@ subscribers confirm like any other. Until then the key in use serves on, also be
    as long as the advertisement.
 
 3. Property: the first key of an advertisement is dealt when the advertisement has spread, not when it is needed.
-   Reason: `prepare`. Subscribers that come later lack it, so it is dealt once more when it is used first.
+   Reason: `prepare`. It is dealt once more after `PREPARE_AGAIN_US`: brokers that start beside a silent replica ignore
+   the keys that they see in their quiet period. Subscribers that come later lack it, so it is dealt again when it is
+   used first.
 
 4. Property: Byzantine brokers cannot make the publisher deal without bound.
    Reason: subscribers that lack a key request it through the brokers, and any broker on the path could request it in
@@ -87,11 +89,17 @@ class PublisherKeys:
 
     # --- use
 
-    def prepare(self, topic: str, advertised: ActiveAdvertisement, now: int) -> None:
-        """Deal the first key of an advertisement that is not used yet."""
-        bulk = self._bulks.get(topic)
-        if self._deals_ahead and (bulk is None or bulk.advertisement != advertised.claim.id):
-            self._store(self._prepared, topic, self._make_bulk(topic, advertised, now))
+    def prepare(self, topic: str, advertised: ActiveAdvertisement, now: int) -> bool:
+        """Deal the first key of an advertisement that is not used yet. True the first time: call it once more after
+        `PREPARE_AGAIN_US`."""
+        used, prepared = self._bulks.get(topic), self._prepared.get(topic)
+        if not self._deals_ahead or (used is not None and used.advertisement == advertised.claim.id):
+            return False
+        if prepared is not None and prepared.advertisement == advertised.claim.id:
+            self._deal(prepared.key, now)
+            return False
+        self._store(self._prepared, topic, self._make_bulk(topic, advertised, now))
+        return True
 
     def is_publishing(self, topic: str) -> bool:
         return topic in self._bulks
@@ -273,3 +281,5 @@ def _signing(advertised: ActiveAdvertisement) -> SigningKey:
 
 
 KEY_ATTEMPTS_MAX: Final = 255
+PREPARE_AGAIN_US: Final = 20_000_000
+"""Longer than the quiet period of brokers in nodes of up to nine replicas, with the default bound on delay: 16 s."""
