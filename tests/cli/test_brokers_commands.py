@@ -335,7 +335,14 @@ def test_facts_in_the_name_of_another_replica_are_refused(planned: CommandRunner
     (planned.home / "forged.json").write_text(json.dumps({"brokers": {"broker.toml": facts("b", 2, ("a", 1))}}))
     planned.bad(plan(planned, files="facts.json forged.json"), 3, "2 reports are of replica 2 of b")
     told = json.loads((planned.home / "facts.json").read_text())["brokers"]
-    for change in ({"observed": 101}, {"index": 1}, {"signature": "00"}, {"signature": None}, {"marks": []}):
+    changes: list[dict[str, Any]] = [
+        {"observed": 101},
+        {"index": 1},
+        {"signature": "00"},
+        {"signature": None},
+        {"marks": []},
+    ]
+    for change in changes:
         said = {"brokers": {"broker.toml": told["b2"] | change}}
         (planned.home / "forged.json").write_text(json.dumps(said))
         whose = f"replica {change.get('index', 2)} of b"

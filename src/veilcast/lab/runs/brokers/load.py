@@ -15,13 +15,14 @@ from typing import Any, Final
 from veilcast.brokers.config import BrokerClientConfig
 from veilcast.lab.experiment.broker_params import BrokersLoad
 from veilcast.lab.experiment.params import Measure
-from veilcast.machine import Address, Delivered, Event, Publication
+from veilcast.machine import Address, Delivered, Event, Machine, Publication
 from veilcast.sim.brokers.adversaries import BEHAVIOURS
 from veilcast.sim.brokers.population import BrokersPopulation
 from veilcast.sim.busy_machine import BusyMachine
-from veilcast.sim.host import MachineFactory
+from veilcast.sim.host import Birth, MachineFactory
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.world import World
+from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label
 
 
@@ -103,7 +104,7 @@ class LoadedLine:
         note = Publication((Label(_TOPIC).pair,), body)
 
         def publish(machine: Any, now: int) -> None:
-            (machine.inner if isinstance(machine, BusyMachine) else machine).publish(note, now)
+            unwrap(machine).publish(note, now)
 
         self._world.call(_PUBLISHER, publish)
         return body
@@ -124,9 +125,12 @@ class _BusyWorld(World):
             super().add(address, factory, after_us)
             return
         receiving, sending = self.frame_us, self.frame_us // 2
-        super().add(
-            address, lambda birth: BusyMachine(factory(birth), lambda _: receiving, lambda _: sending), after_us
-        )
+
+        def start(birth: Birth) -> Machine:
+            machine: Any = factory(birth)
+            return BusyMachine(machine, lambda _: receiving, lambda _: sending)
+
+        super().add(address, start, after_us)
 
 
 PATIENCE_US: Final = 90_000_000
