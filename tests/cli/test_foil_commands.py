@@ -12,7 +12,7 @@ from random import Random
 import msgspec
 import pytest
 
-from support.value_series import meter, prices
+from support.value_series import meter, prices, sensor
 from veilcast.cli.context import Context
 from veilcast.cli.foil import _event, with_linger
 from veilcast.cli.foil_check import check_in_background
@@ -160,6 +160,32 @@ def test_a_series_that_the_members_settings_do_not_hide_is_refused_with_its_caus
     assert "drift: the values only go up, and sign-flip does not" in out
     assert "refused: a broker can tell too often" in out
     assert json.loads(run(capsys, *check, "--json")[1])["hides"] is False
+
+
+def test_a_series_that_holds_the_past_values_is_attacked_where_they_end(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the season of the fakes would begin at the wrong step."""
+    values = sensor(6, 1800).values
+    write_series(home / "past.csv", values[:1000])
+    write_series(home / "whole.csv", values)
+    write_series(home / "later.csv", values[1000:])
+    (home / "node.toml").write_text(
+        'mode = "foil"\nkeyring = "k"\n[foil]\nbroker = "mqtt://127.0.0.1:1883"\nhistory = "past.csv"\n'
+    )
+    found, heads = {}, []
+    for file in ("whole.csv", "later.csv", "past.csv"):
+        check = ["foil", "check", file, "price", "--domain", "0..64", "-c", "node.toml"]
+        found[file] = json.loads(run(capsys, *check, "--json")[1])
+        heads.append(run(capsys, *check)[1].partition(";")[0])
+    assert heads == [
+        "800 values, settings of node.toml, after their past values",
+        "800 values, settings of node.toml",
+        "500 values, settings of node.toml, with the first half of the series as past values",
+    ]
+    assert found["whole.csv"] == found["later.csv"]
+    for each in found.values():
+        assert each["shuffled"]["attackers"]["expected"]["message"] < 0.2, "fakes follow the curve, too"
 
 
 @pytest.mark.parametrize(

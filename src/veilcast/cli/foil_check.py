@@ -1,8 +1,9 @@
 """`veilcast foil check`: how well a member's foiling hides a series of its own, by the lab's attackers.
 
 The foiler and its settings are those of the member's file (`-c`), or else the default with the first half of the series
-as past values. Nothing is sent and no key is needed. A node whose file names past values checks them by itself when
-it starts, in a thread of its own: the second half of them, foiled from the first half.
+as past values. A series that begins with the member's past values is attacked from their end on; the past values
+themselves are divided in halves. Nothing is sent and no key is needed. A node whose file names past values checks them
+by itself when it starts, in a thread of its own: the second half of them, foiled from the first half.
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ def check(arguments: argparse.Namespace, context: Context) -> Report:
         if arguments.fakes is not None or arguments.generator or arguments.profile:
             raise ConfigError("-c names all settings; leave --fakes, --generator and --profile away")
         config, source = read_member(Path(arguments.config)), f"settings of {arguments.config}"
+        past = list(config.attributes.get(arguments.column, AttributeConfig()).history)
+        if past and values[: len(past)] == past:
+            if len(values) - len(past) >= len(past) // 2:
+                values, source = values[len(past) :], f"{source}, after their past values"
+            else:  # The file is that of the past values.
+                config, values = split_past(config, arguments.column, values)
+                source = f"{source}, with the first half of the series as past values"
     else:
         config = FoilConfig(
             profile=arguments.profile or "hardened",
