@@ -121,7 +121,7 @@ class TreeDroppers(TreeParams, frozen=True, kw_only=True, tag="tree.droppers"):
 
 
 class TreeDelays(TreeParams, frozen=True, kw_only=True, tag="tree.delays"):
-    """How long subscribers of trees wait, by a model of queues."""
+    """How long subscribers of trees wait, by a model of queues or on the nodes' machines."""
 
     STEP_UNIT: ClassVar[str] = "clients"
 
@@ -131,6 +131,8 @@ class TreeDelays(TreeParams, frozen=True, kw_only=True, tag="tree.delays"):
     """The event that subscribers wait for, as for a relay (`runs.relay.delays`)."""
     steps: tuple[float, ...]
     """Numbers of subscribers, or of publishers in a crowd."""
+    by: Literal["queues", "nodes"] = "queues"
+    """A model of queues, or the machines of all nodes in the simulator, which bear some hundred nodes."""
     circuit: int = 6
     """Number of relays of an anonymous network between two nodes; 0: they talk directly."""
     latencies: LatencyChoice = "planetlab"

@@ -85,6 +85,11 @@ def delivery_times(
     return np.asarray(_delivery_times(net, work, trees, readers, chains, origin, sender), np.int64)
 
 
+def circuit_time_us(net: CircuitNetwork, u: int, v: int) -> int:
+    """Time of a record on the first stream from u to v."""
+    return int(_takes(net, u, v, 0))
+
+
 @jit
 def _takes(net: CircuitNetwork, u: int, v: int, stream: int) -> int:
     """Time of a record on a stream from u to v. Streams of one number between the same two nodes are one."""

@@ -26,7 +26,11 @@ from veilcast.tree.config import TreeConfig
 
 
 def run(params: TreeDelays, seed: int, data: Path | None = None) -> list[Measure]:
-    params.check_hosts(READER_COUNT)
+    params.check_hosts(READER_COUNT if params.timed == "crowd" or params.by == "queues" else 1)
+    if params.by == "nodes":
+        from veilcast.lab.runs.tree import delays_machines  # It imports the simulator.
+
+        return delays_machines.run(params, seed, data)
     hosts = place_on_planetlab(
         [Address(f"c{number}") for number in range(params.nodes)],
         load_round_trips(data, file_path(params.latencies)),
