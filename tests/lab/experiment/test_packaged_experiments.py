@@ -14,7 +14,7 @@ import pytest
 
 from veilcast.lab.experiment import definition
 from veilcast.lab.experiment import verdicts as curves
-from veilcast.lab.experiment.broker_params import BrokersDelays, BrokersMessages
+from veilcast.lab.experiment.broker_params import BrokersDelays, BrokersLoad, BrokersMessages
 from veilcast.lab.experiment.definition import Experiment, ExperimentCell
 from veilcast.lab.experiment.foil_params import StreamParams
 from veilcast.lab.experiment.mesh_params import MeshEpochs
@@ -145,6 +145,12 @@ def machines_of(params: BrokersMessages | BrokersDelays) -> list[Measure]:
     return [msgspec.structs.replace(measure, step=count) for count in params.counts for measure in one]
 
 
+@cache
+def loaded(params: RunParams) -> list[Measure]:
+    """A run of one cell, for all: they differ in who lies."""
+    return ENGINES["machines"](params, 0, None)
+
+
 def shrink(params: RunParams, **smaller: Any) -> RunParams:
     """The parameters with those of these values that their kind has."""
     known = {name: value for name, value in smaller.items() if name in params.__struct_fields__}
@@ -158,6 +164,8 @@ def test_so_have_those_with_brokers(name: str) -> None:
     def shorter(cell: ExperimentCell) -> list[Measure]:
         if isinstance(cell.params, BrokersMessages | BrokersDelays):
             return machines_of(cell.params)
+        if isinstance(cell.params, BrokersLoad):
+            return loaded(shrink(cell.params, nodes=1, replicas=3, notes=1, lie="none", ahead=True))
         few = {"users": 3_000, "relations": 28_300, "interactions": 1_400, "overlays": 2, "trace": "synthetic"}
         return ENGINES[tried.engines[0]](shrink(cell.params, **few), 0, None)
 
