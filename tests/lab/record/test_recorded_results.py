@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from veilcast.lab.experiment.definition import load_experiment
-from veilcast.lab.record.record_pages import render_record
+from veilcast.lab.record.record_pages import read_recorded, render_record, summarise_published
 from veilcast.lab.record.recorded_runs import Record, RecordedRun
 from veilcast.lab.record.verification import check_verdicts, verify_run
 from veilcast.lab.storage.location import LocalDirectory
@@ -47,3 +47,8 @@ def test_the_pages_of_the_record_are_those_that_it_gives() -> None:
         # Letters are measured with the fonts of the machine that draws, so a drawing may differ elsewhere.
         if not name.endswith(".svg"):
             assert written[name].read_text() == text
+
+
+def test_the_readme_tells_the_counts_of_the_record() -> None:
+    readme = Path(__file__).parents[3] / "README.md"
+    assert summarise_published(read_recorded(RECORD)) in " ".join(readme.read_text().split())
