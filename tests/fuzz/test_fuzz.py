@@ -106,7 +106,7 @@ SOURCE = HERE.parents[1] / "src" / "veilcast"
 DECODES = re.compile(r"\b(?:MsgpackDecoder|JsonDecoder)\(|\bread_toml\(")
 WITHOUT_TARGET = {
     "decoding": "builds decoders for others",
-    "cli.broker_plan": "reads what `brokers status --json` printed, through the same decoder as inquiries",
+    "cli.broker_reports": "what `brokers status --json` printed, in files of the operator",
     "lab.audit.live_audit": "checkpoints that the lab wrote itself",
     "lab.capture.data_source": "plans and offsets that the lab wrote itself",
     "lab.capture.tasks": "answers of the lab's own workers",
