@@ -76,8 +76,11 @@ def count_verdicts(results: Iterable[RecordedResult], kind: str) -> Counter[str]
 def summarise_published(results: Iterable[RecordedResult]) -> str:
     """The counts of published numbers, as one sentence."""
     counts = count_verdicts(results, "published")
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
-    return f"Of {counts.total()} judgements of published numbers: {told}."
+    fits, near, partly, missed = (counts[verdict] for verdict in ("fits", "near", "partly", "not reproduced"))
+    return (
+        f"Of {counts.total()} judgements of published numbers, {fits} fit, {near} are near, {partly} fit partly, "
+        f"and {missed} are not reproduced."
+    )
 
 
 def list_missing(results: Iterable[RecordedResult]) -> list[str]:
