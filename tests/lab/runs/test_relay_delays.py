@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
 
+from support.equal_latencies import HOP_S, write_equal_latencies
 from veilcast.errors import ConfigError
-from veilcast.lab import data
-from veilcast.lab.data import TimesFile
 from veilcast.lab.experiment.relay_params import RelayDelays
 from veilcast.lab.runs.relay.delays import run
 
-HOP_S = 0.05
 MACHINES = 64
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(data, "PLANETLAB", TimesFile("times.txt.gz", "somewhere", MACHINES))
-    rows = [" ".join("0" if u == v else "100" for v in range(MACHINES)) for u in range(MACHINES)]
-    (tmp_path / "times.txt.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
-    return tmp_path
+    return write_equal_latencies(tmp_path, MACHINES, monkeypatch)
 
 
 def times(
