@@ -22,7 +22,7 @@ LAYERS: Final = (
     ("sim", "net"),
     ("node",),
     ("mesh", "relay", "tree", "foil", "brokers"),
-    ("link",),
+    ("link", "invitation"),
     ("core",),
     ("authority",),
     ("wire",),

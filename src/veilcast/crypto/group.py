@@ -134,7 +134,12 @@ class Point:
     @classmethod
     def draw(cls, entropy: Entropy) -> Self:
         """A uniform point: a message whose only content is the key derived from it."""
-        return cls._trusted(_primitives.ristretto_map(entropy(WIDE_SIZE)))
+        return cls.map(entropy(WIDE_SIZE))
+
+    @classmethod
+    def map(cls, wide: bytes) -> Self:
+        """The one-way map of RFC 9496 (section 4.3.4), from 64 bytes. If the bytes are uniform, so is the point."""
+        return cls._trusted(_primitives.ristretto_map(wide))
 
     def key(self) -> Secret:
         """The content key, of 32 bytes, that this point stands for."""

@@ -21,6 +21,7 @@ GROUPS = (
     "targets_stores",
     "targets_capture",
     "targets_machines",
+    "targets_invitation",
 )
 
 
