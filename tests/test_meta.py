@@ -48,6 +48,7 @@ FRAGMENTS = {
     "lab.attack.server.linkage": "linking bodies and filters is an attack with an argument and tests of its own",
     "brokers.keys.share_counts": OWN_MODEL,
     "cli.local.byzantine_brokers": "a wall: only local networks may import Byzantine brokers (`.importlinter`)",
+    "cli.node": "a command's module, which the grammar loads by name; `join --now` runs the same",
     "crypto.hpke": OWN_STANDARD,
     "lab.measure.attack_measures": OWN_MEASURE,
     "lab.measure.disclosure_time": OWN_MEASURE,

@@ -189,6 +189,7 @@ def test_the_authoritys_refusal_reaches_the_joiner_with_its_text() -> None:
     pair.run(guest)
     assert guest.failure is not None
     assert guest.failure.text == "this sub-authority's delegation has ended"
+    assert pair.outcomes == ["refused"]
 
 
 def test_an_invitation_ends_when_its_time_is_over() -> None:

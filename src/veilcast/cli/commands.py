@@ -138,7 +138,11 @@ class _Version(argparse.Action):
 
 
 class _Brief(argparse.HelpFormatter):
-    """Omits the line that says that a command is a COMMAND."""
+    """Omits the line that says that a command is a COMMAND, and gives the longest name a place on its line."""
+
+    def format_help(self) -> str:
+        self._action_max_length += 1  # argparse forgets the indent of commands.
+        return super().format_help()
 
     def _format_action(self, action: argparse.Action) -> str:
         text = super()._format_action(action)
@@ -172,6 +176,8 @@ _NEGATIVE: Final = re.compile(r"-\.?\d")
 COMMANDS: Final = (
     Command("demo", "private networks on this machine, attacked and measured", "local"),
     Command("authority", "the offline authority: init, grant, revoke, rotate, show, ...", "authority"),
+    Command("invite", "invite one person by a code", "joining"),
+    Command("join", "join a group by a code", "joining"),
     Command("node", "a member's node: new, run, stop", "member"),
     Command("pub", "publish through the running node", "member"),
     Command("sub", "subscribe through the running node", "member"),

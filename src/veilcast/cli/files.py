@@ -24,12 +24,20 @@ if TYPE_CHECKING:
 def format_toml(table: dict[str, Any], name: str = "") -> str:
     """Write a table as TOML: plain values first, then the tables inside. JSON's spelling of these values is TOML,
     too."""
-    lines = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
-    if name:
-        lines.insert(0, f"\n[{name}]")
+    inner: list[tuple[str, str, dict[str, Any]]] = []
+    lines = [f"\n[{name}]"] if name else []
+    for key, value in table.items():
+        path = f"{name}.{key}".lstrip(".")
+        if isinstance(value, dict):
+            inner.append((path, "", value))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            inner += [(path, f"\n[[{path}]]\n", each) for each in value]
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
     text = "".join(f"{line}\n" for line in lines)
-    inner = ((f"{name}.{key}".lstrip("."), value) for key, value in table.items() if isinstance(value, dict))
-    return text + "".join(format_toml(value, key) for key, value in inner)
+    for path, head, each in inner:
+        text += head + format_toml(each) if head else format_toml(each, path)
+    return text
 
 
 def open_authority(context: Context, arguments: argparse.Namespace) -> tuple[Authority, Secret]:

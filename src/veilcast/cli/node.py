@@ -12,6 +12,7 @@ from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
 from veilcast.cli.running_node import config_path
 from veilcast.cli.tor_setup import NO_TOR, open_tor_with_progress
+from veilcast.crypto.secret import Secret
 from veilcast.errors import ConfigError
 from veilcast.node.config import NodeConfig, load_config
 from veilcast.node.modes import mode_of
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace, context: Context) -> Report:
     config = service_run.load_process_config(config_path(arguments), load_config)
     secret = service_run.process_passphrase(arguments, config, context)
+    return run_node(config, secret, arguments, context)
+
+
+def run_node(config: NodeConfig, secret: Secret, arguments: argparse.Namespace, context: Context) -> Report:
+    """Run a node whose passphrase is known."""
     anonymous = NO_TOR
     if mode_of(config.mode).driver == "onions":
         anonymous = open_tor_with_progress(config.tor, Path(config.state), context)
@@ -38,7 +44,7 @@ def run(arguments: argparse.Namespace, context: Context) -> Report:
 def _tap(
     arguments: argparse.Namespace, config: NodeConfig, context: Context
 ) -> AbstractContextManager[WrapMachine | None]:
-    directory = arguments.danger_tap
+    directory = getattr(arguments, "danger_tap", None)
     if directory is None:
         return nullcontext()
     from veilcast.cli.tap import open_tap

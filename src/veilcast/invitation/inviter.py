@@ -46,8 +46,8 @@ class Requested(Event, frozen=True):
 
 
 class InvitationOver(Event, frozen=True):
-    """The last event. `outcome` is "used", "burned" by a wrong code, "expired", "refused" by the rendezvous, or
-    "unconfirmed" if a reply was sent and the joiner never said that it has it."""
+    """The last event. `outcome` is "used", "burned" by a wrong code, "expired", "refused" by the owner or the
+    rendezvous, or "unconfirmed" if a reply was sent and the joiner never said that it has it."""
 
     outcome: str
     reason: Reason | None = None
@@ -91,10 +91,10 @@ class Inviter:
         self._send_reply()
 
     def refuse(self, text: str, now: int) -> None:
-        """Tell the joiner why the authority does not grant its request. The invitation is used."""
+        """Tell the joiner why the authority does not grant its request, and end."""
         self._reply = JoinRefusal(text[:REFUSAL_MAX])
-        self._until = min(self._until, now + CONFIRM_US)
         self._send_reply()
+        self._end("refused", Reason.OVER)
 
     # --- the machine ------------------------------------------------------------------------------------------
 
