@@ -13,10 +13,11 @@ from support.invited_member import Invitation, make_context, run_command
 from veilcast.authority.issuer import Authority
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.secret_file import read_private_file, read_secret
-from veilcast.cli import join
+from veilcast.cli import invite, join
 from veilcast.cli.files import format_toml
 from veilcast.cli.shared_network import SharedNetwork, parse_offer, read_network
 from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.onion_keys import host_of
 from veilcast.crypto.secret import Secret
 from veilcast.errors import (
     AuthorityError,
@@ -29,7 +30,7 @@ from veilcast.errors import (
 )
 from veilcast.invitation.code import draw_code
 from veilcast.machine import Address
-from veilcast.node.config import load_config
+from veilcast.node.config import load_config, parse_config
 
 
 @pytest.fixture
@@ -189,6 +190,14 @@ def test_an_offer_that_sets_more_than_members_share_is_refused(text: str) -> Non
 
 
 @pytest.mark.parametrize(
+    "text", ["peers = 3", "rate = 1979-05-27", "[mesh]\nx = [1, {y = 2}]", "mesh = [[{a = 1979-05-27}]]"]
+)
+def test_an_offer_that_no_file_can_hold_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="has no usable"):
+        parse_offer(make_offer(network=f'mode = "mesh"\n{text}\n'))
+
+
+@pytest.mark.parametrize(
     "name", ["../x", "a/b", ".ssh", "node.toml", "member.keys", "member.keys.passphrase", "", "a\0b"]
 )
 def test_an_offer_with_a_file_that_could_overwrite_another_is_refused(name: str) -> None:
@@ -307,6 +316,39 @@ def test_bad_input_is_refused_in_one_line_with_the_next_step(
     with pytest.raises(kind, match=text) as refused:
         run_command(*words)
     assert "\n" not in str(refused.value)
+
+
+def test_a_rendezvous_that_does_not_answer_is_told(authority: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invite, "OPEN_US", 100_000)
+    with pytest.raises(UnreachableError, match="the rendezvous does not answer; no code was made"):
+        run_command("invite", "news/eu", "--authority", str(authority), "--via", "127.0.0.1:9")
+    for words, text in (
+        (["--via", "127.0.0.1:9", "--listen", "127.0.0.1:0"], "leave --listen and --address away"),
+        (["--via", "127.0.0.1:9", "--minutes", "90"], "60 minutes at most"),
+        (["--via", "example.org:9"], "no address for an invitation"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            run_command("invite", "news/eu", "--authority", str(authority), *words)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('address = "127.0.0.1:1"', "rendezvous.address: of use only with"),
+        ('listen = "0.0.0.0:4001"', "rendezvous.address: needed"),
+        ('listen = "example.org:1"', "rendezvous.listen"),
+        ("port = 3", "rendezvous.port: unknown key"),
+    ],
+)
+def test_a_rendezvous_that_nobody_could_call_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_config(f'keyring = "k"\nlisten = "127.0.0.1:1"\n[rendezvous]\n{text}\n'.encode(), Path("node.toml"))
+
+
+def test_a_node_behind_tor_offers_no_rendezvous_at_its_address() -> None:
+    table = 'mode = "tree"\nkeyring = "k"\n[tree]\ndirectory = "{}:80"\n[rendezvous]\nlisten = "127.0.0.1:1"\n'
+    with pytest.raises(ConfigError, match="would show the address that Tor hides"):
+        parse_config(table.format(host_of(bytes(range(32)))).encode(), Path("node.toml"))
 
 
 def test_a_revoked_member_is_not_invited_under_its_name(authority: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_place_that_lies_about_a_refusal_ends_the_try_and_not_the_invitation(r
         return [bytes((FrameKind.REFUSED, reason))] if to == "joiner" else [data]
 
     guest = pair.guest(on_way=lie)
-    pair.run(guest)
+    pair.skip(20 * SECOND, guest)
     assert guest.failure is not None
     assert guest.failure.reason is reason
     honest = pair.guest()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,27 +50,64 @@ def test_an_invited_member_gets_a_note(mode: str, tmp_path: Path, monkeypatch: p
         _net("down", "--dir", str(net))
 
 
+def test_two_that_can_call_nobody_meet_at_a_members_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first member's node offers a rendezvous, and the authority finds it in that node's file."""
+    monkeypatch.delenv("VEILCAST_PASSPHRASE_FILE", raising=False)
+    anna, authority = tmp_path / "anna", tmp_path / "authority"
+    run_command("authority", "init", str(authority))
+    invitation = Invitation(authority)
+    run_command("join", invitation.code, "--dir", str(anna))
+    invitation.report()
+    with (anna / "node.toml").open("a") as file:
+        file.write(f'[rendezvous]\nlisten = "{_free_address()}"\n')
+    place = load_config(anna / "node.toml").rendezvous.place
+
+    async def meet() -> None:
+        async with asyncio.timeout(HANG_S), _running(anna):
+            for name, options in (("ben", ["-c", str(anna / "node.toml")]), ("cleo", [])):
+                again = await asyncio.to_thread(Invitation, authority, *options, waits_at=None)
+                assert again.told["place"] == place
+                await asyncio.to_thread(run_command, "join", again.code, "--dir", str(tmp_path / name))
+                assert (await asyncio.to_thread(again.report)).data is not None
+
+    asyncio.run(meet())
+    own = load_config(anna / "node.toml").public_address
+    assert own in load_config(tmp_path / "ben" / "node.toml").peers
+    assert load_config(tmp_path / "cleo" / "node.toml").rendezvous.listen is None
+
+
 async def _first_note(home: Path, publisher: Path, topic: str, values: dict[str, Any]) -> bytes:
     """Run the new member's node, subscribe, and let the publisher publish until a note is there."""
-    config = load_config(home / "node.toml")
+    async with asyncio.timeout(HANG_S), _running(home):
+        sender = await open_client(publisher)
+        publishing = asyncio.create_task(_publish(sender, topic, values))
+        me = await open_client(home / "node.toml")
+        note = await anext(me.subscribe(topic, keep=True))
+        publishing.cancel()
+        with suppress(asyncio.CancelledError):
+            await publishing
+        await sender.close()
+        await me.close()
+    return note.publication.body
+
+
+@asynccontextmanager
+async def _running(home: Path) -> AsyncIterator[None]:
+    """The node of a member that has joined."""
     secret = Secret((home / "member.keys.passphrase").read_bytes().strip())
     stop, ready = asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(HANG_S):
-        with compose(config, secret) as setup:
-            serving = asyncio.create_task(serve_until(setup, stop, stop, lambda _: ready.set()))
-            await ready.wait()
-            sender = await open_client(publisher)
-            publishing = asyncio.create_task(_publish(sender, topic, values))
-            me = await open_client(home / "node.toml")
-            note = await anext(me.subscribe(topic, keep=True))
-            publishing.cancel()
-            with suppress(asyncio.CancelledError):
-                await publishing
-            await sender.close()
-            await me.close()
-            stop.set()
-            await serving
-    return note.publication.body
+    with compose(load_config(home / "node.toml"), secret) as setup:
+        serving = asyncio.create_task(serve_until(setup, stop, stop, lambda _: ready.set()))
+        await ready.wait()
+        yield
+        stop.set()
+        await serving
+
+
+def _free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 async def _publish(sender: Client, topic: str, values: dict[str, Any]) -> None:

@@ -34,11 +34,20 @@ def run_command(*words: str, context: Context | None = None) -> Report:
 class Invitation:
     """An `invite` that waits in a thread for a joiner, on loopback."""
 
-    def __init__(self, directory: Path, *options: str, topic: str = "news/eu", **changes: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        topic: str = "news/eu",
+        waits_at: str | None = "127.0.0.1:0",
+        **changes: Any,
+    ) -> None:
+        """`waits_at` is None if the network's rendezvous is to be used."""
         self.warnings: list[str] = []
         self._said: queue.Queue[str | None] = queue.Queue()
         self._outcome: Report | BaseException | None = None
-        where = ["--authority", str(directory), "--listen", "127.0.0.1:0", "--days", "1", "--json"]
+        where = ["--authority", str(directory), "--days", "1", "--json"]
+        where += [] if waits_at is None else ["--listen", waits_at]
         words = ["invite", *([topic] if topic else []), *where, *options]
         context = make_context(say=self._said.put, warn=self.warnings.append, **changes)
         self._thread = threading.Thread(target=self._run, args=(words, context), daemon=True)

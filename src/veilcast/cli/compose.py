@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from veilcast.cli.retrying_file_writer import RetryingFileWriter
 from veilcast.cli.tor_setup import NO_TOR, TorEndpoint, make_endpoint
 from veilcast.cli.transports import limits_for, make_tls_identity, mqtt_driver, onion_driver, tls_driver
 from veilcast.crypto.secret import Secret
+from veilcast.machine import Address
 from veilcast.net.node_service import NodeService
 from veilcast.net.service import NodeSetup, Watchdog
 from veilcast.net.transport import LinkTransport, StreamTransport, Transport
@@ -25,6 +27,7 @@ from veilcast.node.member_records import MemberRecords, complete_topic
 from veilcast.node.member_view import MemberView
 from veilcast.node.modes import MachineInputs, Mode, NodeMember, mode_of
 from veilcast.node.store import NodeStore
+from veilcast.node.toml_file import RendezvousConfig
 
 if TYPE_CHECKING:
     from veilcast.authority.keyring import Keyring
@@ -101,9 +104,10 @@ def compose(
             clients_max=config.limits.clients,
             clock=clock,
             address=None if endpoint is None else address,
-            watch=_join(
+            watch=join_watchdogs(
                 _save_files(config, mode, member) if tor is None else tor.watch,
                 KeyErasure(Path(config.keyring), keyring, lock, clock).watch,
+                offer_rendezvous(config.rendezvous, identity),
             ),
         )
 
@@ -113,19 +117,36 @@ def _published_schemas(keyring: Keyring) -> list[Schema]:
     return [record.schema for grant, record in keyring.records() if grant.role == "publisher"]
 
 
-def _join(watch: Watchdog | None, erase: Watchdog) -> Watchdog:
-    """Run both; they end when `watch` does, if there is one."""
-    if watch is None:
-        return erase
+def offer_rendezvous(config: RendezvousConfig, identity: OpenedIdentity) -> Watchdog | None:
+    """The rendezvous of a process whose file has one; it serves beside the process's own machine."""
+    if config.listen is None:
+        return None
+    from veilcast.invitation.rendezvous import Rendezvous
+    from veilcast.net.invitations import serve_callers
 
-    async def both() -> None:
-        erasing = asyncio.create_task(erase())
+    keyring, revoked, clock, _ = identity
+    machine = Rendezvous(keyring.root, keyring.epoch_us, Address(config.place), revoked)
+    return partial(serve_callers, machine, config.listen, "rendezvous.listen", clock)
+
+
+def join_watchdogs(*watchdogs: Watchdog | None) -> Watchdog | None:
+    """Run all of them; what one raises ends all."""
+    given = [each for each in watchdogs if each is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+
+    async def run_all() -> None:
+        tasks = [asyncio.create_task(each()) for each in given]
         try:
-            await watch()
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in ended:
+                task.result()
         finally:
-            erasing.cancel()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    return both
+    return run_all
 
 
 def _save_files(config: NodeConfig, mode: Mode, member: NodeMember) -> Watchdog | None:

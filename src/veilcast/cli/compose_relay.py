@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from veilcast.authority.role import TlsRole
+from veilcast.cli.compose import offer_rendezvous
 from veilcast.cli.identity import OpenedIdentity, open_identity
 from veilcast.cli.transports import limits_for, make_tls_identity, tls_driver
 from veilcast.crypto.derive import derive
@@ -69,9 +70,10 @@ def compose_proxy(config: ProxyFile, passphrase: Secret) -> Iterator[ServiceSetu
         servers = config.server_addresses
         return RelayProxy(config.settings, public, servers, mask, opened.rng, os.urandom, now, records, multiply)
 
-    with _compose_host(
-        config, opened, "proxy", lambda: _open_own_state(config, opened), build, _proxy_numbers
-    ) as setup:
+    def open_state() -> _HostState:
+        return _open_own_state(config, opened)._replace(watch=offer_rendezvous(config.rendezvous, opened))
+
+    with _compose_host(config, opened, "proxy", open_state, build, _proxy_numbers) as setup:
         yield setup
 
 

@@ -11,8 +11,9 @@ import argparse
 import asyncio
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from veilcast.authority import issuer, request
 from veilcast.authority.epoch import epoch_of, epochs_in
@@ -26,9 +27,10 @@ from veilcast.cli.phrases import format_epoch, format_time
 from veilcast.cli.shared_network import SharedNetwork, keep_network, load_network, read_network
 from veilcast.crypto.secret import Secret
 from veilcast.errors import AuthorityError, ConfigError, ExpiredError, UnreachableError, VeilcastError
-from veilcast.invitation.code import draw_code
-from veilcast.invitation.inviter import InvitationOver, Inviter, Requested
-from veilcast.invitation.messages import InvitationOffer, JoinRequest
+from veilcast.invitation.code import InvitationCode, draw_code
+from veilcast.invitation.inviter import InvitationOver, Inviter, RendezvousOpened, Requested
+from veilcast.invitation.messages import InvitationOffer, JoinRequest, Reason
+from veilcast.invitation.rendezvous import LIFE_US, sign_permit
 from veilcast.machine import Address, Event
 from veilcast.nearest import did_you_mean
 from veilcast.net.clock import SystemClock
@@ -40,31 +42,64 @@ def invite(arguments: argparse.Namespace, context: Context) -> Report:
     with lock_directory(arguments.dir):
         authority, secret = open_authority(context, arguments)
     host = _Host(arguments, context, authority, secret)
-    listener, bound = listen_at(arguments.listen or f"{own_host()}:0")
-    place = Address(arguments.address or bound)
-    try:
-        code = draw_code(place, context.entropy)
-    except ConfigError:
-        listener.close()
-        raise
     clock = SystemClock()
     until = clock.now() + round(arguments.minutes * 60e6)
-    machine = host.machine = Inviter(code, host.offer(), until, context.entropy)
-    ends = format_time(until)
-    if arguments.json:
-        context.say(json.dumps({"code": code.format(), "link": code.format_link(), "place": place, "until": ends}))
+    via = _rendezvous(arguments, host.network)
+    listener, permit = None, b""
+    if via:
+        place = Address(via)
     else:
-        context.say(f"one person can join until {ends}; tell nobody else:")
-        context.say(f"  veilcast join {code.format()}")
-        context.warn(f"waiting at {place}; Ctrl-C takes the invitation back")
-    asyncio.run(run_to_end(machine, host.handle, clock, listener))
+        listener, bound = listen_at(arguments.listen or f"{own_host()}:0")
+        place = Address(arguments.address or bound)
+    try:
+        code = draw_code(place, context.entropy, rendezvous=bool(via))
+    except ConfigError:
+        if listener is not None:
+            listener.close()
+        raise
+    host.told = _announcement(arguments, context, code, until)
+    if via:
+        permit = sign_permit(authority.key, authority.delegation, code.number, place, until)
+    else:
+        host.told()
+    opened_by = clock.now() + OPEN_US if via else None
+    host.machine = Inviter(code, host.offer(), until, context.entropy, permit, opened_by)
+    asyncio.run(run_to_end(host.machine, host.handle, clock, listener))
     return host.report()
+
+
+def _announcement(
+    arguments: argparse.Namespace, context: Context, code: InvitationCode, until: int
+) -> Callable[[], None]:
+    def announce() -> None:
+        ends = format_time(until)
+        if arguments.json:
+            told = {"code": code.format(), "link": code.format_link(), "place": code.place, "until": ends}
+            context.say(json.dumps(told))
+        else:
+            context.say(f"one person can join until {ends}; tell nobody else:")
+            context.say(f"  veilcast join {code.format()}")
+            context.warn(f"waiting at {code.place}; Ctrl-C takes the invitation back")
+
+    return announce
+
+
+def _rendezvous(arguments: argparse.Namespace, network: SharedNetwork) -> str:
+    """The rendezvous to meet at: the one that is named, or that of the network; none if an address is named."""
+    if arguments.via is not None and (arguments.listen is not None or arguments.address is not None):
+        raise ConfigError("--via names a rendezvous that both call; leave --listen and --address away")
+    via = str(arguments.via or ("" if arguments.listen or arguments.address else network.via))
+    if via and arguments.minutes > LIFE_US / 60e6:
+        raise ConfigError(f"--minutes: a rendezvous holds an invitation for {LIFE_US / 60e6:g} minutes at most")
+    return via
 
 
 class _Host:
     """The owner of an inviter's machine: it grants what the joiner asks for, if that is what was offered."""
 
     machine: Inviter
+    told: Callable[[], None]
+    """Tells the operator the code."""
 
     def __init__(self, arguments: argparse.Namespace, context: Context, authority: Authority, secret: Secret) -> None:
         self._context, self._secret, self._directory = context, secret, arguments.dir
@@ -110,6 +145,9 @@ class _Host:
                 self.machine.refuse(str(error), now)
             else:
                 self.machine.answer(reply, now)
+        elif isinstance(event, RendezvousOpened):
+            self.told()
+            self.told = lambda: None  # The number is opened again after a broken stream.
         elif isinstance(event, InvitationOver):
             self._over = event
             return True
@@ -123,6 +161,14 @@ class _Host:
                 "somebody came with a wrong code, so the invitation is void; nothing was granted: invite again"
             )
         if self._granted is None:
+            if outcome == "unreachable":
+                raise UnreachableError("the rendezvous does not answer; no code was made: try another, or --listen")
+            if self._over.reason is Reason.FORBIDDEN:
+                raise AuthorityError(
+                    "the rendezvous takes no invitations of this authority, or not by this address; check --via"
+                )
+            if self._over.reason is Reason.FULL:
+                raise UnreachableError("the rendezvous is full; try again later, or another one")
             if outcome == "expired":
                 raise ExpiredError("nobody joined in time; nothing was granted: invite again")
             raise AuthorityError("nothing was granted: invite again")
@@ -172,13 +218,14 @@ def _authority_directory(arguments: argparse.Namespace) -> Path:
 def _find_network(arguments: argparse.Namespace) -> SharedNetwork:
     """From the file that is named; else what earlier invitations kept; else the node's file in this directory; else a
     new mesh, whose first member is the one invited."""
-    if arguments.config is not None:
-        return read_network(arguments.config)
-    kept = load_network(arguments.dir)
-    if kept is not None:
-        return kept
     here = Path(os.environ.get("VEILCAST_NODE") or "node.toml")
-    return read_network(here) if here.is_file() else SharedNetwork({"mode": "mesh"}, {})
+    if arguments.config is not None:
+        network = read_network(arguments.config)
+    elif (kept := load_network(arguments.dir)) is not None:
+        network = kept
+    else:
+        network = read_network(here) if here.is_file() else SharedNetwork({"mode": "mesh"}, {})
+    return network if arguments.via is None else network._replace(via=arguments.via)
 
 
 def _free_name(authority: Authority) -> str:
@@ -196,3 +243,7 @@ def _readable(address: str) -> str:
         return check_address("address", address) if address else ""
     except ConfigError:
         return ""
+
+
+OPEN_US: Final = 20_000_000
+"""How long a rendezvous may take to open a number, in microseconds."""

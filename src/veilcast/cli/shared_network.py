@@ -26,6 +26,8 @@ class SharedNetwork(NamedTuple):
     table: dict[str, Any]
     files: Mapping[str, bytes]
     """Files that the table names, by their plain names."""
+    via: str = ""
+    """The rendezvous at which joiners are met; empty if they call the inviter."""
 
     @property
     def mode(self) -> str:
@@ -56,7 +58,7 @@ def read_network(path: Path) -> SharedNetwork:
                 holder[key] = _take_file(files, path.parent / holder[key])
     if own:
         table[config.mode] = own
-    network = SharedNetwork(table, files)
+    network = SharedNetwork(table, files, config.rendezvous.place)
     return network if config.listen is None else network.add_peer(config.public_address)
 
 
@@ -65,14 +67,17 @@ def load_network(directory: Path) -> SharedNetwork | None:
     path = directory / FOLDER / _FILE
     if not path.exists():
         return None
-    others = [each for each in sorted(path.parent.iterdir()) if each.name != _FILE and not each.name.startswith(".")]
-    return SharedNetwork(read_toml(read_file(path), path), {each.name: read_file(each) for each in others})
+    others = {each.name: read_file(each) for each in sorted(path.parent.iterdir()) if not each.name.startswith(".")}
+    table, via = read_toml(others.pop(_FILE), path), others.pop(_VIA, b"").decode()
+    return SharedNetwork(table, others, via)
 
 
 def keep_network(directory: Path, network: SharedNetwork) -> None:
     make_directory(directory / FOLDER)
     for name, content in network.files.items():
         replace_file(directory / FOLDER / name, content)
+    if network.via:
+        replace_file(directory / FOLDER / _VIA, network.via.encode())
     replace_file(directory / FOLDER / _FILE, network.format().encode())
 
 
@@ -80,9 +85,11 @@ def parse_offer(offer: InvitationOffer) -> SharedNetwork:
     """The network of an offer. Raises `ConfigError` if it would set more than a member's file shares with others."""
     table = read_toml(offer.network.encode(), "the invitation")
     mode = table.get("mode")
-    for key in table:
+    for key, value in table.items():
         if key not in (*_KEYS, mode):
             raise ConfigError(f"the invitation sets {key!r}, which is each member's own; nothing was joined")
+        if not _is_plain(value) or (key == "peers" and not isinstance(value, list)):
+            raise ConfigError(f"the invitation has no usable {key!r}; nothing was joined")
     if any(not _NAME.fullmatch(name) for name in offer.files):
         raise ConfigError("the invitation has a file with a name that could be a path; nothing was joined")
     return SharedNetwork(table, offer.files)
@@ -107,6 +114,15 @@ def write_member_files(
     return config
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether `format_toml` can write the value: numbers, texts, and lists and tables of these."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    if isinstance(value, list):
+        return all(map(_is_plain, value)) and len({isinstance(each, dict) for each in value}) < 2
+    return isinstance(value, str | int | float)
+
+
 def _take_file(files: dict[str, bytes], path: Path) -> str:
     name = path.name if _NAME.fullmatch(path.name) else f"file-{len(files)}"
     content = read_file(path)
@@ -122,9 +138,10 @@ FOLDER: Final = "network"
 PEERS_MAX: Final = 8
 FILE_MAX: Final = 256 << 10
 _FILE: Final = "node.toml"
+_VIA: Final = "rendezvous"
 _KEYS: Final = ("mode", "profile", "rate", "peers")
 _PRIVATE: Final = frozenset({"login"})
-_NAME: Final = re.compile(r"(?!node\.toml$|member\.keys)[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
+_NAME: Final = re.compile(r"(?!node\.toml$|rendezvous$|member\.keys)[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
 _HEAD: Final = """\
 # The file of one node: veilcast node run -c node.toml. All keys: docs/member.md. Paths are relative to this file.
 # Made by `veilcast join`.

@@ -47,7 +47,8 @@ class Requested(Event, frozen=True):
 
 class InvitationOver(Event, frozen=True):
     """The last event. `outcome` is "used", "burned" by a wrong code, "expired", "refused" by the owner or the
-    rendezvous, or "unconfirmed" if a reply was sent and the joiner never said that it has it."""
+    rendezvous, "unreachable" if the rendezvous does not answer, or "unconfirmed" if a reply was sent and the joiner
+    never said that it has it."""
 
     outcome: str
     reason: Reason | None = None
@@ -64,9 +65,12 @@ class Inviter:
         offer: InvitationOffer,
         until: int,
         entropy: Entropy,
-        opening: bytes = b"",
+        permit: bytes = b"",
+        opened_by: int | None = None,
     ) -> None:
-        """`opening` is what a rendezvous wants to see; it is empty if joiners call the inviter itself."""
+        """`permit` is what a rendezvous wants to see (`rendezvous`); it is empty if joiners call the inviter itself.
+        The rendezvous has until `opened_by` to open the number.
+        """
         encode_content(offer)  # Raises before anybody is told a code.
         self._code, self._offer, self._entropy = code, offer, entropy
         self._until = until
@@ -77,8 +81,8 @@ class Inviter:
         self._asked = b""
         self._reply: JoinReply | JoinRefusal | None = None
         self._over: Reason | None = None
-        self._opening = opening
-        self._rendezvous = _peer_of(code.place) if opening else None
+        self._permit, self._opened_by = permit, opened_by
+        self._rendezvous = Address(f"{PURPOSE}@{code.place}") if permit else None
         if self._rendezvous is not None:
             self._events.append(Connect(self._rendezvous))
 
@@ -105,11 +109,15 @@ class Inviter:
             self._meetings.pop(source, None)
 
     def handle_timer(self, now: int) -> None:
-        if self._over is None and now >= self._until:
+        if self._opened_by is not None and now >= self._opened_by:
+            self._end("unreachable", Reason.OVER)
+        elif self._over is None and now >= self._until:
             self._end("unconfirmed" if isinstance(self._reply, JoinReply) else "expired", Reason.OVER)
 
     def next_timer(self) -> int | None:
-        return self._until if self._over is None else None
+        if self._over is not None:
+            return None
+        return self._until if self._opened_by is None else min(self._until, self._opened_by)
 
     def frames_to_send(self, now: int, limit: int) -> list[Frame]:
         return [self._frames.popleft() for _ in range(min(limit, len(self._frames)))]
@@ -120,7 +128,7 @@ class Inviter:
     def peer_up(self, peer: Address, now: int) -> None:
         if peer == self._rendezvous:
             number = self._code.number.to_bytes(2, "big")
-            self._send(peer, bytes((FrameKind.OPEN,)) + number + self._opening)
+            self._send(peer, bytes((FrameKind.OPEN,)) + number + self._permit)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         self._meetings.pop(peer, None)
@@ -146,6 +154,7 @@ class Inviter:
 
     def _hear_rendezvous(self, fields: bytes) -> None:
         if fields == self._code.number.to_bytes(2, "big"):
+            self._opened_by = None
             self._events.append(RendezvousOpened())
         elif len(fields) == 1 and fields[0] in Reason.__members__.values():
             self._end("refused", Reason(fields[0]))
@@ -223,10 +232,6 @@ class _Meeting:
     def __init__(self, channel: SealedChannel) -> None:
         self.channel = channel
         self.is_confirmed = self.has_asked = self.has_reply = False
-
-
-def _peer_of(place: Address) -> Address:
-    return Address(f"{PURPOSE}@{place}")
 
 
 PURPOSE: Final = "join"

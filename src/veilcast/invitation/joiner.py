@@ -65,7 +65,7 @@ class Joiner:
         self._again_us: int | None = None
         self._run: CpaceRun | None = None
         self._channel: SealedChannel | None = None
-        self._confirmations = 0
+        self._confirmations = self._unknown = 0
         self._was_up = False
         self._offer: InvitationOffer | None = None
         self._ask: JoinRequest | None = None
@@ -143,7 +143,12 @@ class Joiner:
             raise MalformedError("a frame that may not come now")
 
     def _hear_refusal(self, reason: Reason, now: int) -> None:
-        if reason is Reason.BUSY:
+        if reason is Reason.UNKNOWN and self._unknown < UNKNOWN_MAX:
+            # The inviter's own stream may have broken; it opens the number again.
+            self._unknown += 1
+            self._run = self._channel = None
+            self._again_us = now + AGAIN_US
+        elif reason is Reason.BUSY:
             self._run = self._channel = None
             self._again_us = now + AGAIN_US
         else:
@@ -222,6 +227,8 @@ def _basis(offer: InvitationOffer) -> tuple[bytes, int, str, str, int]:
 
 
 CONFIRMATIONS_MAX: Final = 3
+UNKNOWN_MAX: Final = 5
+"""How often a rendezvous may say that it does not know the number."""
 AGAIN_US: Final = 2_000_000
 RECEIPT_US: Final = 10_000_000
 """How long a joiner with its keyring waits to tell the inviter, in microseconds."""

@@ -59,13 +59,31 @@ async def run_to_end(
         await driver.drain(_nothing, FLUSH_S)
 
 
-def listen_at(text: str) -> tuple[socket.socket, str]:
+async def serve_callers(machine: Machine, listen: str, key: str, clock: SystemClock) -> None:
+    """Serve everybody who calls, without end. `key` is the key of the file, for an error."""
+    listener, _ = listen_at(listen, key)
+    driver = OnionDriver(
+        machine,
+        listen=[listener],
+        reach=DirectDialer(),
+        act_on=lambda event: None,
+        clock=clock,
+        limits=LIMITS,
+    )
+    driver.open()
+    try:
+        await asyncio.get_running_loop().create_future()
+    finally:
+        driver.close()
+
+
+def listen_at(text: str, key: str = "--listen") -> tuple[socket.socket, str]:
     """Open a listening socket, and return it with its address; port 0 means any free port."""
     family, address = parse_address(text)
     try:
         bound = open_listener(family, address)
     except OSError as error:
-        raise listen_error("--listen", address, error) from error
+        raise listen_error(key, address, error) from error
     return bound, format_address(bound.getsockname())
 
 

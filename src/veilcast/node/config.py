@@ -31,6 +31,7 @@ from veilcast.node import toml_file
 from veilcast.node.modes import MODES, mode_of
 from veilcast.node.toml_file import (
     ProcessConfig,
+    RendezvousConfig,
     check_address,
     explain_error,
     make_paths_absolute,
@@ -70,6 +71,7 @@ class NodeConfig(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only
     """The control socket for commands and programs (default: `control.sock` in the state directory)."""
     limits: NodeLimits = NodeLimits()
     tor: TorTable = TorTable()
+    rendezvous: RendezvousConfig = RendezvousConfig()
     settings: Any = None
 
     def __post_init__(self) -> None:
@@ -85,6 +87,8 @@ class NodeConfig(ProcessConfig, frozen=True, forbid_unknown_fields=True, kw_only
             for key in keys:
                 if getattr(self, key):
                     raise ConfigError(f"{key}: a node of mode {self.mode!r} {reason}; leave it away")
+        if driver == "onions" and self.rendezvous.listen is not None and not self.tor.danger_off:
+            raise ConfigError("rendezvous.listen: it would show the address that Tor hides; leave it away")
         if driver == "onions":
             self.tor.check_listen(self.listen)
             peers = {} if self.settings is None else mode.onion_peers(self.settings)

@@ -49,7 +49,7 @@ from veilcast.machine import Address, Entropy
 from veilcast.node import checked_line, toml_file
 from veilcast.node.modes import MachineInputs, Mode, NodeMember
 from veilcast.node.multiply_pool import THREADS_MAX
-from veilcast.node.toml_file import ProcessConfig, check_address, read_own_table, settings_converter
+from veilcast.node.toml_file import ProcessConfig, RendezvousConfig, check_address, read_own_table, settings_converter
 from veilcast.relay.config import PROXIES_MAX, RelayClientConfig, RelayProxyConfig, RelayServerConfig
 from veilcast.relay.transformation_key import ServerKeys, ServerPublicKey
 
@@ -138,6 +138,7 @@ class ProxyFile(RelayHostFile, frozen=True, forbid_unknown_fields=True, kw_only=
     server_key: str
     mask: str | None = None
     """None in `paper`, which has no masks."""
+    rendezvous: RendezvousConfig = RendezvousConfig()
     settings: RelayProxyConfig = RelayProxyConfig()
 
     def __post_init__(self) -> None:

@@ -37,6 +37,31 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("metrics.listen: metrics are for this machine alone; use 127.0.0.1 or [::1]")
 
 
+class RendezvousConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where this process lets inviters and joiners of its authority meet."""
+
+    listen: str | None = None
+    """The TCP address for both (default: no rendezvous)."""
+    address: str | None = None
+    """The address by which both know it, if that differs."""
+
+    def __post_init__(self) -> None:
+        if self.address is not None and self.listen is None:
+            raise ConfigError("rendezvous.address: of use only with rendezvous.listen")
+        for key in ("listen", "address"):
+            if (value := getattr(self, key)) is not None:
+                check_address(f"rendezvous.{key}", value)
+        if self.listen is not None and parse_ip(self.place).is_unspecified:
+            raise ConfigError(
+                f"rendezvous.address: needed, since {self.listen} is no address that others could be told"
+            )
+
+    @property
+    def place(self) -> str:
+        """The address in codes; empty if there is no rendezvous."""
+        return self.address or self.listen or ""
+
+
 class ProcessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The keys that every file has."""
 

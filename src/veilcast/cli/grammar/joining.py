@@ -40,6 +40,12 @@ def add_invite(commands: Any) -> None:
         "--address", metavar="ADDRESS:PORT", help="the address that the code names, if it differs from --listen"
     )
     invite.add_argument(
+        "--via",
+        metavar="ADDRESS:PORT",
+        help="meet at the rendezvous of a node or proxy, which both sides call, in place of --listen (that of the "
+        "node's file)",
+    )
+    invite.add_argument(
         "-c",
         "--config",
         type=Path,
