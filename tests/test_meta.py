@@ -69,6 +69,7 @@ FRAGMENTS = {
     "lab.runs.tree.costs_model": "a run of the table, of which another run takes a constant",
     "lab.spark.connect": "the second kind of session, which needs no Java machine, beside a file that starts one",
     "mesh.mass_failure": "a safety argument of its own, beside a class that is long enough",
+    "mesh.nearby_nodes": "a table of its own with a bound and tests, beside a module that is long enough",
     "net.socks": OWN_STANDARD,
     "sim.foil.checkers": SAME_NAME,
     "sim.foil.soak": SAME_NAME,

@@ -267,6 +267,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "first neighbour after a wait": {"game": {"start": "neighbour", "first": "exponential", "rate": 0.0}},
     "any change, decay on count": {"game": {"start": "change", "decay": "count", "rate": 0.3}},
     "the publisher plays": {"game": {"publisher_plays": True, "rate": 0.0}},
+    "linked to all near": {"game": {"reach": 3, "rate": 0.0}},
+    "publications held": {"game": {"hold_periods": 12}},
     "with covers (PFSG)": {"cover": {"rule": "one", "delay_us": 3_000_000}, "game": {"rate": 0.02}},
 }
 
@@ -286,13 +288,14 @@ FAULTS: dict[str, tuple[str, ...]] = {
 }
 
 
+@pytest.mark.parametrize("linked", [{}, {"reach": 3}], ids=["", "linked to all near"])
 @pytest.mark.parametrize("kinds", FAULTS.values(), ids=list(FAULTS))
 def test_once_faults_have_ended_every_subscriber_is_reached_and_no_lock_outlived_its_lease(
-    kinds: tuple[str, ...],
+    kinds: tuple[str, ...], linked: dict[str, int]
 ) -> None:
     checks = ("once", "intact", "readers", "bounds", "everyone", "leases", "reach")
     span: dict[str, Any] = {"notes": 140, "owed_us": 145_000_000, "duration_us": 160_000_000}
-    outcome = run(3, game={"rate": 0.02}, checks=checks, swarm=scenario.Swarm(kinds), **span)
+    outcome = run(3, game={"rate": 0.02, **linked}, checks=checks, swarm=scenario.Swarm(kinds), **span)
     assert outcome.violations == ()
     assert outcome.facts["swaps"] > 0
 

@@ -159,11 +159,20 @@ class ShellGameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remind_periods: int = 8
     """Heartbeats after which a node repeats its requests, so that two neighbours that disagree come to agree."""
     acquaintances_max: int = 32
-    """Adjacent nodes in a node's meshes that are not its neighbours."""
+    """Adjacent nodes in a node's meshes that are neither its neighbours nor within `reach`."""
+    reach: int = 0
+    """Hops in the overlay within which all nodes exchange heartbeats from their start on, in a mesh or not. Positions
+    are swapped only between nodes that are linked so, and heartbeats do not show who has moved. 0, as in P0: heartbeats
+    follow the swaps, and show it."""
+    hold_periods: int = 0
+    """Heartbeats that a publication waits after the chain of its publisher began, while nodes swap. 0: publications
+    that leave earlier show the mesh as the advertisements laid it."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate < inf:
             raise ConfigError("shellgame.rate must be finite and not negative")
+        if not 0 <= self.reach <= g.REACH_MAX or self.hold_periods < 0:
+            raise ConfigError(f"shellgame.reach must be 0 to {g.REACH_MAX}, and hold_periods not negative")
         if self.lease_periods < 8:
             raise ConfigError("shellgame.lease_periods must be at least 8: a game takes up to six heartbeats")
         for name in ("wait_us", "settle_periods", "patience_periods", "remind_periods", "acquaintances_max"):

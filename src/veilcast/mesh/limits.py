@@ -32,6 +32,7 @@ from veilcast.wire.mesh import (
     Notify,
     Stem,
     Subscribe,
+    Surroundings,
     SwapAsk,
     SwapLock,
     Unadvert,
@@ -155,7 +156,7 @@ class NeighbourRateLimits:
 _KINDS: Final[dict[str, tuple[type[Message], ...]]] = {
     "adverts": (Advert, Unadvert, Call),
     "subscriptions": (Subscribe, Unsubscribe, Invite, Decline),
-    "swaps": (SwapAsk, SwapLock),
+    "swaps": (SwapAsk, SwapLock, Surroundings),
     "greetings": (Greet,),
     "notes": (Notify,),
     "stems": (Stem,),

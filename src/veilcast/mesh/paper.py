@@ -4,6 +4,10 @@ The paper has no acknowledgements, so `RetainedPublications` settles a publicati
 that repeat it until it arrives, have a publication at once. It is settled after `linger_us`. If a node stops before
 that, its next run sends the publication again. That run first waits for `linger_us`, until advertisements have gone out
 and subscriptions have come in: before that there is no mesh.
+
+With a shell game, publications can wait until the nodes have swapped (`hold_periods`), since a notification shows the
+mesh as it is. A fresh chain lays the mesh anew, so the wait begins anew, too; but a publication waits no longer than
+`_HOLDS_MAX` times, because any neighbour can ask for a fresh chain.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from veilcast.authority.keyring import TopicKeys
 from veilcast.core.outbox import Outbox, PendingPublication
@@ -46,6 +50,9 @@ class PaperProfile:
         self.overlay.policy = _policy(config, self.overlay, rng)
         renew_us = config.defences.anchor_life_us // 2 if config.defences.anchors else None
         self._own_chains = OwnChains(config.again_periods * config.heartbeat_us, renew_us)
+        plays = config.shellgame.start != "never"
+        self._hold_us = config.shellgame.hold_periods * config.heartbeat_us if plays else 0
+        self._held_since_us: dict[int, int] = {}
         self._records = records
         self._retained = RetainedPublications(config.linger_periods * config.heartbeat_us, records)
         self._seen = make_seen_ids(config)
@@ -84,7 +91,15 @@ class PaperProfile:
     def send(self, record: int, pending: PendingPublication, now: int) -> None:
         is_sent = True
         try:
-            self._flood(pending, now)
+            keys = self._epochs.current_keys(pending.topic, now).for_publication(pending.content.publication)
+            self.advertise(pending.topic, now)
+            held_us = self._held_since_us.setdefault(record, now) + _HOLDS_MAX * self._hold_us
+            until_us = min(self._own_chains.started_us(keys.token, now) + self._hold_us, held_us)
+            if now < until_us:
+                self._retained.add(record, pending, now, is_sent=False, until_us=until_us)
+                return
+            del self._held_since_us[record]
+            self._pass_on(make_notify(keys, pending.content, self._entropy), None, now)
         except LocalError:
             is_sent = False  # The grant has ended; it may be renewed while this waits.
         self._retained.add(record, pending, now, is_sent=is_sent)
@@ -95,6 +110,7 @@ class PaperProfile:
         self._retained.add(record, pending, now, is_sent=False)
 
     def withdraw(self, record: int) -> None:
+        self._held_since_us.pop(record, None)
         self._retained.remove(record)
 
     def delay(self, members: int, now: int) -> Delay | None:
@@ -102,7 +118,10 @@ class PaperProfile:
         stays = [entry for entry in self._retained.entries if not entry.is_sent]
         if not stays:
             return None
-        return Delay("subscribers find the way to a publisher that has just started", stays[-1].until_us)
+        why = (
+            "nodes swap positions" if self._hold_us else "subscribers find the way to a publisher that has just started"
+        )
+        return Delay(why, max(entry.until_us for entry in stays))
 
     def subscribe(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._epochs.current_keys(topic, now).for_interests(interests)
@@ -156,12 +175,6 @@ class PaperProfile:
         return {"seen": len(self._seen)}
 
     # --- internal
-
-    def _flood(self, pending: PendingPublication, now: int) -> None:
-        """Send a publication into its mesh, sealed with the current keys."""
-        keys = self._epochs.current_keys(pending.topic, now).for_publication(pending.content.publication)
-        self.advertise(pending.topic, now)
-        self._pass_on(make_notify(keys, pending.content, self._entropy), None, now)
 
     def _pass_on(self, notify: Notify, source: Address | None, now: int) -> None:
         """Flood a notification inside its mesh (P1 2.2), and open it if the owner subscribes. Only an authentic
@@ -237,6 +250,10 @@ class OwnChains:
         self._started.pop(token, None)
         self._interests.pop(token, None)
 
+    def started_us(self, token: bytes, now: int) -> int:
+        """The time at which the chain of this topic began; now, if there is none."""
+        return self._started[token][1] if token in self._started else now
+
     def active_keys(self) -> list[TopicKeys]:
         """The keys of all chains that have been started and not stopped."""
         return [keys for keys, _ in self._started.values()]
@@ -259,20 +276,23 @@ class OwnChains:
 
 
 class RetainedPublications:
-    """Bounded like its records. All are retained for the same time, so the first in is the first due."""
+    """Bounded like its records. All are retained for the same time, but for those that wait for nodes to swap."""
 
     def __init__(self, linger_us: int, records: Outbox) -> None:
         self._linger_us, self._records = linger_us, records
         self.entries: deque[RetainedPublication] = deque()
 
-    def add(self, record: int, pending: PendingPublication, now: int, *, is_sent: bool) -> None:
-        self.entries.append(RetainedPublication(now + self._linger_us, record, pending, is_sent))
+    def add(
+        self, record: int, pending: PendingPublication, now: int, *, is_sent: bool, until_us: int | None = None
+    ) -> None:
+        until_us = now + self._linger_us if until_us is None else until_us
+        self.entries.append(RetainedPublication(until_us, record, pending, is_sent))
 
     def pop_due(self, now: int) -> list[RetainedPublication]:
         """The publications to send now. Settles those that were sent long enough ago."""
-        ended: list[RetainedPublication] = []
-        while self.entries and self.entries[0].until_us <= now:
-            ended.append(self.entries.popleft())
+        ended = [entry for entry in self.entries if entry.until_us <= now]
+        if ended:
+            self.entries = deque(entry for entry in self.entries if entry.until_us > now)
         for entry in ended:
             if entry.is_sent:
                 self._records.settle(entry.record, entry.pending)
@@ -298,6 +318,10 @@ class RetainedPublication(NamedTuple):
     record: int
     pending: PendingPublication
     is_sent: bool
+
+
+_HOLDS_MAX: Final = 4
+"""Most times the hold that a publication waits for its mesh to be shuffled."""
 
 
 def _policy(config: MeshConfig, overlay: MeshOverlay, rng: Random) -> HidingPolicy:

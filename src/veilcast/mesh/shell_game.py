@@ -11,6 +11,11 @@ So no node plays until its ways are stable. If a way changes afterwards, if the 
 ends in doubt, the node asks the origin for a fresh chain. The mesh forms again along that chain, positions on the old
 chain end with it, and the game begins again.
 
+What heartbeats show. New neighbours in the mesh must exchange heartbeats, and P0 hides everything else in these. With
+`reach` 0, as in P0, they become acquaintances at the moment of the swap: an observer sees pairs that the overlay does
+not have, knows the members before anything is published, and can trace each swap back. With a `reach`, all nodes within
+that many hops exchange heartbeats at all times (`nearby_nodes`), and no game makes a pair that is not among these.
+
 After a game. A former neighbour in the mesh gets notifications for one lease more, so that all arrive while only some
 nodes have moved; duplicates are dropped as always. New neighbours in the mesh become acquaintances, if they are not
 neighbours, and get heartbeats. Every node reminds its parents at intervals that it is there, by a plain `Subscribe`,
@@ -27,10 +32,11 @@ from typing import Final
 from veilcast.machine import Address
 from veilcast.mesh.config import MeshConfig
 from veilcast.mesh.hiding_policy import HidingPolicy, MeshPosition, PolicyContext
+from veilcast.mesh.nearby_nodes import NearbyNodes
 from veilcast.mesh.routes import AdvertisedOrigin
 from veilcast.mesh.swap import LockLimits, SwapGame, SwapMessage, Swaps
 from veilcast.wire.base import Message
-from veilcast.wire.mesh import Subscribe
+from veilcast.wire.mesh import Subscribe, Surroundings
 
 
 class ShellGamePolicy:
@@ -50,6 +56,7 @@ class ShellGamePolicy:
             name_bytes_max=config.address_bytes_max,
             memory=config.tokens_max,
         )
+        self._nearby = NearbyNodes(self._rule.reach, config.neighbours_max)
         self._players: dict[bytes, _GameState] = {}
         self._positions: dict[bytes, MeshPosition] = {}
         self._former_neighbours: dict[bytes, dict[Address, int]] = {}
@@ -100,6 +107,7 @@ class ShellGamePolicy:
                 self._doubtful_origins[token] = position.origins
         for former in self._former_neighbours.values():
             former.pop(neighbour, None)
+        self._nearby.forget_told(neighbour)
         self._inner.on_neighbour_lost(neighbour)
         self.swaps.on_neighbour_lost(neighbour)
 
@@ -107,6 +115,8 @@ class ShellGamePolicy:
         if isinstance(message, SwapMessage):
             self.swaps.on_message(message, source, now)
             self._reconcile_released(now)
+        elif isinstance(message, Surroundings):
+            self._nearby.hear(message, source)
         else:
             if isinstance(message, Subscribe) and message.token in self._players:
                 self._players[message.token].child_reminders[source] = now
@@ -124,12 +134,13 @@ class ShellGamePolicy:
             if not self.is_locked(token):
                 self._remind(token, self._players[token], now)
         self._reconcile_released(now)
+        self._tell_surroundings()
         self._update_acquaintances(now)
 
     def size(self) -> int:
         lingering = sum(len(former) for former in self._former_neighbours.values())
         games = len(self._players) + len(self._positions) + len(self._doubtful_origins) + len(self.swaps.active_games())
-        return self._inner.size() + games + lingering
+        return self._inner.size() + games + lingering + len(self._nearby)
 
     def active_games(self) -> list[SwapGame]:
         return self.swaps.active_games()
@@ -154,8 +165,16 @@ class ShellGamePolicy:
 
     def has_room_for(self, names: int) -> bool:
         """A lock may bring one more acquaintance, for which there must be room as well."""
-        known = len(self._context.acquaintances()) + len(self.swaps.active_games())
-        return known + names <= self._rule.acquaintances_max
+        near = self._nearby.names(self._context.present_neighbours())
+        known = len([name for name in self._context.acquaintances() if name not in near])
+        return known + len(self.swaps.active_games()) + names <= self._rule.acquaintances_max
+
+    def may_link(self, names: Sequence[str]) -> bool:
+        if not self._rule.reach:
+            return self.has_room_for(len(names))
+        present = self._context.present_neighbours()
+        linked = {*present, *self._nearby.names(present)}
+        return linked.issuperset(names)
 
     def send(self, neighbour: Address, message: Message) -> None:
         self._context.send(neighbour, message)
@@ -261,10 +280,17 @@ class ShellGamePolicy:
             else:
                 del self._doubtful_origins[token]
 
+    def _tell_surroundings(self) -> None:
+        if self._rule.reach:
+            present = self._context.present_neighbours()
+            for neighbour, message in self._nearby.take_news(present):
+                self._context.send(neighbour, message)
+
     def _update_acquaintances(self, now: int) -> None:
         branches = self._context.branches
         adjacent = [name for token in branches.tokens() for name in (*branches.inward(token), *branches.outward(token))]
         adjacent += [name for former in self._former_neighbours.values() for name in former]
+        adjacent += self._nearby.names(self._context.present_neighbours())
         self._context.set_acquaintances(dict.fromkeys(adjacent), now)
 
 

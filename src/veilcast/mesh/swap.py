@@ -57,6 +57,9 @@ class SwapContext(Protocol):
     def has_room_for(self, names: int) -> bool:
         """True if there is room for this many more acquaintances."""
 
+    def may_link(self, names: Sequence[str]) -> bool:
+        """True if this node may become a neighbour of these nodes in a mesh."""
+
     def send(self, neighbour: Address, message: Message) -> None: ...
 
     def relink(
@@ -204,7 +207,7 @@ class Swaps:
     def _on_answer(self, game: SwapGame, message: SwapAnswer, source: Address, now: int) -> None:
         near = (game.partner, *game.inward, *game.outward)
         apart = len(dict.fromkeys((*near, *message.outward))) == len(near) + len(message.outward)
-        fits = apart and self._fits(message.outward) and self._context.has_room_for(len(message.outward))
+        fits = apart and self._fits(message.outward) and self._context.may_link(message.outward)
         agreed = message.agreed and source == game.partner and fits
         game.partner_neighbours = ((), tuple(Address(name) for name in message.outward))
         self._count(game, source, agreed, now)
@@ -256,7 +259,7 @@ class Swaps:
             and self._fits(theirs)
             and context.is_settled(token, now)
             and context.may_move(token)
-            and context.has_room_for(len(theirs))
+            and context.may_link(theirs)
         )
         if agreed:
             game = self._bind(message.game, token, SwapState.AGREED, source, now)

@@ -33,6 +33,7 @@ from veilcast.wire.mesh import (
     Greet,
     Invite,
     Subscribe,
+    Surroundings,
     SwapAbort,
     SwapAnswer,
     SwapAsk,
@@ -386,7 +387,7 @@ class MeshOverlay:
             self.send(source, Unsubscribe(message.token))
         self.reconcile(message.token, now)
 
-    def _on_swap(self, message: Message, source: Address, now: int) -> None:
+    def _on_policy_message(self, message: Message, source: Address, now: int) -> None:
         self.policy.on_message(message, source, now)
 
 
@@ -398,10 +399,11 @@ _ACTS: Final[dict[type[Message], Callable[[MeshOverlay, Any, Address, int], None
     Unsubscribe: MeshOverlay._on_unsubscribe,
     Invite: MeshOverlay._on_invite,
     Decline: MeshOverlay._on_decline,
-    SwapAsk: MeshOverlay._on_swap,
-    SwapAnswer: MeshOverlay._on_swap,
-    SwapLock: MeshOverlay._on_swap,
-    SwapVote: MeshOverlay._on_swap,
-    SwapCommit: MeshOverlay._on_swap,
-    SwapAbort: MeshOverlay._on_swap,
+    Surroundings: MeshOverlay._on_policy_message,
+    SwapAsk: MeshOverlay._on_policy_message,
+    SwapAnswer: MeshOverlay._on_policy_message,
+    SwapLock: MeshOverlay._on_policy_message,
+    SwapVote: MeshOverlay._on_policy_message,
+    SwapCommit: MeshOverlay._on_policy_message,
+    SwapAbort: MeshOverlay._on_policy_message,
 }

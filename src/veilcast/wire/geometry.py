@@ -104,6 +104,12 @@ def heartbeat_size(neighbours: int, address_bytes: int) -> int:
     return management_size(neighbours, address_bytes) + 32
 
 
+NEARBY_MAX: Final = 7 * NEIGHBOURS_MAX // 4
+"""Names in `Surroundings`. Each has a byte more than in the largest message of a swap, which has two full sets."""
+
+REACH_MAX: Final = 8
+"""Hops of the overlay over which nodes tell one another who is near (`Surroundings`)."""
+
 MANAGEMENT_MAX: Final = management_size(NEIGHBOURS_MAX, ADDRESS_MAX)
 
 MESSAGE_MAX: Final = 48 * 1024

@@ -180,6 +180,13 @@ class SwapAbort(Message, frozen=True):
     game: Game
 
 
+class Surroundings(Message, frozen=True):
+    """Shell game: the nodes near the sender, nearest first, and how many hops of the overlay each is away from it."""
+
+    names: Annotated[tuple[Name, ...], Meta(max_length=g.NEARBY_MAX)]
+    hops: Annotated[bytes, Meta(max_length=g.NEARBY_MAX)]
+
+
 class BulletinPart(Message, frozen=True):
     """One part of an authority's bulletin, carried by members; each authority numbers its own."""
 
@@ -290,4 +297,5 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     25: Answer,
     26: Show,
     27: Admit,
+    28: Surroundings,
 }

@@ -25,7 +25,9 @@ from veilcast.lab.attack.insider.observations import CoalitionObservations
 from veilcast.lab.attack.insider.token_attackers import TokenObservations
 from veilcast.lab.attack.insider.tree_nodes import TreeObservations
 from veilcast.lab.attack.observer import attackers as observer
+from veilcast.lab.attack.observer import heartbeat_pairs
 from veilcast.lab.attack.observer.clock_skew import ESTIMATORS, LinkCells, score_link
+from veilcast.lab.attack.observer.heartbeat_pairs import HeartbeatObservations
 from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.server import attackers as relay
 from veilcast.lab.attack.server.observations import (
@@ -309,6 +311,21 @@ _STREAMS: Final = (
     _on_stream("counting", pedigrees.score_counting, "branchings", online=False),
 )
 _CLOCKS: Final = tuple(Attacker(name, MACHINE, LinkCells, partial(score_link, estimator=name)) for name in ESTIMATORS)
-ATTACKERS: Final[tuple[Attacker[Any], ...]] = (*_WIRES, *_CLOCKS, *_COALITIONS, *_TOKENS, *_TREES, *_RELAYS, *_STREAMS)
+_HEARTBEATS: Final = (
+    Attacker("heartbeat-pairs", MEMBER, HeartbeatObservations, heartbeat_pairs.score_pairs),
+    Attacker("leaf", SUBSCRIBER, HeartbeatObservations, heartbeat_pairs.score_leaves),
+    Attacker("closure", SUBSCRIBER, HeartbeatObservations, heartbeat_pairs.score_closure),
+    Attacker("swap-tracker", SUBSCRIBER, HeartbeatObservations, heartbeat_pairs.score_traced),
+)
+ATTACKERS: Final[tuple[Attacker[Any], ...]] = (
+    *_WIRES,
+    *_HEARTBEATS,
+    *_CLOCKS,
+    *_COALITIONS,
+    *_TOKENS,
+    *_TREES,
+    *_RELAYS,
+    *_STREAMS,
+)
 FOREIGN: Final[dict[str, Attacker[Any]]] = {}
 """Attackers from outside the package, by name, that are installed in this process (`attack.foreign`)."""

@@ -23,6 +23,7 @@ from veilcast.nearest import did_you_mean
 
 AnyParams: TypeAlias = (
     mesh.MeshFlows
+    | mesh.MeshSwaps
     | mesh.MeshEpochs
     | mesh.MeshTopics
     | mesh.MeshPruning

@@ -148,6 +148,42 @@ class MeshFlows(OverlayParams, frozen=True, kw_only=True, tag="mesh.flows"):
         return self.steps
 
 
+class MeshSwaps(OverlayParams, frozen=True, kw_only=True, tag="mesh.swaps"):
+    """The shell game on the machines: what its heartbeats and a notification show an observer of all wires, and the
+    number of messages of each kind."""
+
+    game: Literal["none", "events"] = "events"
+    """Whether nodes play the shell game."""
+    decay: float = 0.05
+    """Lambda, the decay of the shell game by time."""
+    start: Literal["immediate", "wait"] = "immediate"
+    """Whether a node plays as soon as its mesh is stable, or waits first, as it does between games."""
+    wait_s: float = 5.0
+    """Mean wait of a node between games, in seconds."""
+    heartbeat_s: float = 1.0
+    """Time between two heartbeats, in seconds."""
+    reach: int = 0
+    """Hops within which all nodes exchange heartbeats at all times; 0: heartbeats follow the swaps, as in P0."""
+    hold_s: float = 0.0
+    """How long a publication waits while nodes swap, in seconds."""
+    cover: Literal["none", "one"] = "none"
+    """Probabilistic forwarding: a node can recruit one neighbour."""
+    mu: float = 0.0
+    """The probability that a node recruits a cover."""
+    publish_s: float = 0.0
+    """Seconds after the start at which the publisher publishes; 0: never."""
+    watch_s: float = 120.0
+    """Seconds that the observer watches."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_shares("mu")
+        self.check_not_negative("decay", "reach", "hold_s", "publish_s")
+        check_wait(self.wait_s)
+        if self.heartbeat_s <= 0 or self.watch_s <= max(self.publish_s, self.hold_s):
+            raise ConfigError("heartbeat_s is above 0, and watch_s longer than publish_s and hold_s")
+
+
 class OverEpochsParams(OverlayParams, frozen=True, kw_only=True):
     """A mesh that is laid again in every epoch."""
 

@@ -243,6 +243,7 @@ NOT_OBSERVED: Final = (*OF_NODES[:2], *OF_STREAMS[:2])
 _ROWS_AT_ONCE: Final = 1_000_000
 STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.epochs": {"kernel": "mesh.attack_suite", "machines": "mesh.attack_suite"},
+    "mesh.swaps": {"machines": "mesh.swaps_machines"},
     "mesh.wires": {"machines": "mesh.wires_machines"},
     "relay.attacks": {"kernel": "relay.attacks_model", "machines": "relay.attacks_machines"},
     "mesh.topics": {"kernel": "mesh.topics_model"},

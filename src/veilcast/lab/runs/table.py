@@ -68,6 +68,7 @@ def find_run(name: str) -> RunFunction:
 
 RUNS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.flows": {"kernel": "mesh.flows_model", "machines": "mesh.flows_machines"},
+    "mesh.swaps": {"machines": "mesh.swaps_machines"},
     "mesh.epochs": {"kernel": "mesh.epochs_model", "machines": "mesh.epochs_machines"},
     "mesh.topics": {"kernel": "mesh.topics_model"},
     "mesh.pruning": {"kernel": "mesh.pruning_model"},
@@ -102,6 +103,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
 _TREES: Final = ("server", "tokens", "presence", "popularity", "facts", "truth", "guesses")
 KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "mesh.flows": {"kernel": ("truth", "topology", "cells")},
+    "mesh.swaps": {"machines": ("truth", "guesses", "cells", "topology", "facts")},
     "mesh.wires": {"machines": ("truth", "guesses", "cells", "topology", "presence", "published", "facts")},
     **{
         kind: {"kernel": ("streams", "facts", "stream_knowledge", "stream_guesses", "stream_truth")}

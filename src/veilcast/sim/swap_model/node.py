@@ -104,6 +104,9 @@ class ModelNode:
     def has_room_for(self, names: int) -> bool:
         return True
 
+    def may_link(self, names: Sequence[str]) -> bool:
+        return True
+
     def send(self, neighbour: Address, message: Message) -> None:
         if not isinstance(message, SwapMessage):
             raise TypeError("a swap sends messages of swaps only")
