@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from support import postgres_server
-from support.live_network import wait_for_status
 from support.live_relay import LiveRelay, run_with_relay
 from support.postgres_server import PostgresServer
-from support.waits import pause
 from veilcast.cli.local.network import NetworkPlan
 
 MISSING = postgres_server.reason_to_skip()
@@ -29,36 +26,9 @@ def database() -> Iterator[PostgresServer]:
     server.end()
 
 
-async def publish_while(house: LiveRelay, disturb: Callable[[list[str]], Awaitable[None]]) -> None:
-    """Publish without a pause, disturb the relay each time a few publications were made, and compare at the end."""
-    rng, bodies = Random(7), list[str]()
-
-    async def publish() -> None:
-        async with house.client(house.publisher) as me:
-            while True:
-                body = f"note {len(bodies)}"
-                await me.publish(house.net.topic, body)
-                bodies.append(body)
-                await wait_for_status(me, lambda status: status.outbox < 8)
-
+async def publish_while(house: LiveRelay, disturb: Callable[[], Awaitable[None]]) -> None:
     await house.start("proxy", house.publisher, *house.subscribers)
-    for reader in house.subscribers:
-        await house.subscribe(reader)
-    publishing = asyncio.create_task(publish())
-    for _ in range(KILLS):
-        goal = len(bodies) + rng.randrange(1, 12)
-        while len(bodies) < goal and not publishing.done():
-            await pause()
-        await disturb(bodies)
-    publishing.cancel()
-    await asyncio.wait([publishing])
-    async with house.client(house.publisher) as me:
-        await wait_for_status(me, lambda status: not status.outbox)
-    assert len(bodies) >= KILLS
-    for reader in house.subscribers:
-        assert await house.read(reader, len(bodies)) == sorted(bodies)
-        async with house.client(reader) as me:
-            assert (await me.status()).inbox == 0
+    await house.publish_while(disturb, KILLS)
 
 
 @pytest.mark.all_only
@@ -71,7 +41,7 @@ def test_a_server_killed_at_any_moment_is_replaced_by_the_other_without_loss(
         await house.spawn(serving)
         await house.spawn(standing_by, may_stand_by=True)
 
-        async def disturb(_: list[str]) -> None:
+        async def disturb() -> None:
             nonlocal serving, standing_by
             house.kill(serving)
             await house.hear(standing_by, "listening at")
@@ -92,7 +62,7 @@ def test_a_database_killed_at_any_moment_is_waited_for_without_loss(disk: Path, 
         await house.spawn("server")
         await house.spawn("standby", may_stand_by=True)
 
-        async def disturb(_: list[str]) -> None:
+        async def disturb() -> None:
             await asyncio.to_thread(database.kill)
             for name in ("server", "standby"):
                 await house.hear(name, "waiting for the database")
@@ -109,7 +79,7 @@ def test_server_and_database_killed_together_have_all_that_was_confirmed(disk: P
         house.add_standby("standby", database.name)
         await house.spawn("server")
 
-        async def disturb(_: list[str]) -> None:
+        async def disturb() -> None:
             house.kill("server")
             await asyncio.to_thread(database.kill)
             await asyncio.to_thread(database.start)

@@ -13,11 +13,13 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from support.live_network import LiveNetwork as AnyHouse
-from support.waits import HANG_S
+from support.live_network import wait_for_status
+from support.waits import HANG_S, pause
 from veilcast.cli import transports
 from veilcast.cli.compose import compose
 from veilcast.cli.context import Context
@@ -97,6 +99,38 @@ class LiveRelay(AnyHouse):
         child.kill()
         child.join()
         self._heard.pop(name).close()
+
+    async def publish_while(self, disturb: Callable[[], Awaitable[None]], kills: int) -> None:
+        """Publish without a pause, disturb the relay `kills` times, each after a few publications, and compare what
+        its subscribers have at the end."""
+        rng, bodies = Random(7), list[str]()
+        for reader in self.subscribers:
+            await self.subscribe(reader)
+        publishing = asyncio.create_task(self._publish_on(bodies))
+        for _ in range(kills):
+            goal = len(bodies) + rng.randrange(1, 12)
+            while len(bodies) < goal and not publishing.done():
+                await pause()
+            await disturb()
+        publishing.cancel()
+        await asyncio.wait([publishing])
+        async with self.client(self.publisher) as me:
+            await wait_for_status(me, lambda status: not status.outbox)
+        assert len(bodies) >= kills
+        for reader in self.subscribers:
+            assert await self.read(reader, len(bodies)) == sorted(bodies)
+            async with self.client(reader) as me:
+                assert (await me.status()).inbox == 0
+
+    async def _publish_on(self, bodies: list[str]) -> None:
+        """Publish one note after another, as fast as the publisher's disk stores them, with a bound on unconfirmed
+        ones."""
+        async with self.client(self.publisher) as me:
+            while True:
+                body = f"note {len(bodies)}"
+                await me.publish(self.net.topic, body)
+                bodies.append(body)
+                await wait_for_status(me, lambda status: status.outbox < 8)
 
     async def end(self) -> None:
         for name in list(self._children):
