@@ -45,24 +45,24 @@ def test_the_directory_and_the_members_can_read_the_written_files(tor: bool, dis
         config = node_config.load_config(network.node_file(disk, number))
         assert isinstance(config.settings, TreeSettings)
         if tor:
-            assert read_host(config.settings.directory.removesuffix(":80"))
+            assert read_host(config.settings.directories[0].removesuffix(":80"))
             assert (config.listen, config.tor.network) == (
                 None,
                 str(disk / "01" / "../testnet/network.json").replace("01", f"{number + 1:02}"),
             )
         else:
-            assert (config.settings.directory, config.listen) == (directory.listen, net.addresses[number])
+            assert (config.settings.directories, config.listen) == ((directory.listen,), net.addresses[number])
     network.remove_network(disk, net)
     assert not disk.exists()
 
 
 def test_a_directory_shows_numbers_that_are_declared_and_is_one_processs_at_a_time(disk: Path) -> None:
     lay_out(disk, tor=False)
-    with tree.compose_host(disk, None) as station:
+    with tree.compose_host(disk, tree.DIRECTORY, None) as station:
         shown = station.make_service(IdleDriver()).numbers()  # type: ignore[arg-type]
         assert render(shown)
         assert shown["tree_listed"] == 0
-        with pytest.raises(StorageError, match="in use"), tree.compose_host(disk, None):
+        with pytest.raises(StorageError, match="in use"), tree.compose_host(disk, tree.DIRECTORY, None):
             pass
 
 

@@ -48,6 +48,26 @@ def test_a_publication_waits_on_the_disk_until_there_is_a_directory(disk: Path) 
     run_with_tree(disk, PLAN, test)
 
 
+def test_a_tree_goes_on_without_one_of_its_three_directories(disk: Path) -> None:
+    """Nodes that start after it has gone find all others, by listings that the other two signed."""
+
+    async def test(house: LiveTree) -> None:
+        reader, first, *late = house.subscribers[0], *house.net.plan.hosts
+        await house.start(first, *late, house.publisher, *house.others)
+        await house.stop(first)
+        await house.start(*house.subscribers)
+        await house.wait_until_acquainted()
+        async with house.client(reader) as me:
+            told = await wait_for_status(me, lambda status: bool(status.hindrances))
+            assert told.hindrances == (f"no way to the directory at {house.net.hosts[0]}: it does not answer",)
+        await house.subscribe(reader)
+        await house.publish("by two of three")
+        assert await house.read(reader, 1) == ["by two of three"]
+
+    plan = NetworkPlan(nodes=5, mode="tree", publishers=1, subscribers=2, tor=False, directories=3)
+    run_with_tree(disk, plan, test)
+
+
 def test_who_starts_again_has_its_subscriptions(disk: Path) -> None:
     async def test(house: LiveTree) -> None:
         reader = house.subscribers[0]

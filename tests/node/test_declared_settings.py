@@ -51,8 +51,8 @@ def relay(profile: Profile, rng: Random) -> DurableMember:
 
 
 def tree(profile: Profile, rng: Random) -> DurableMember:
-    directory, address = Address("d:1"), Address("n:1")
-    return TreeNode(TreeConfig(profile=profile), keyring(profile), directory, address, rng, rng.randbytes, START_US)
+    directories, address = (Address("d:1"),), Address("n:1")
+    return TreeNode(TreeConfig(profile=profile), keyring(profile), directories, address, rng, rng.randbytes, START_US)
 
 
 def foil(profile: Profile, rng: Random) -> DurableMember:

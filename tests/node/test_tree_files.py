@@ -31,7 +31,7 @@ def test_a_directory_is_read_with_its_tor_and_its_machines_settings() -> None:
 def test_a_member_has_a_directory_and_no_address() -> None:
     config = parse_config((MEMBER + WAY + "chain = 5").encode(), HOME / "node.toml")
     assert isinstance(config.settings, TreeSettings)
-    assert (config.settings.directory, config.settings.node.chain) == (f"{HOST}:80", 5)
+    assert (config.settings.directories, config.settings.node.chain) == ((f"{HOST}:80",), 5)
     assert (config.settings.node.profile, config.listen, config.public_address, config.tor) == (
         "hardened",
         None,
@@ -51,7 +51,7 @@ def test_a_tor_that_runs_is_named_by_its_control_port_and_cookie() -> None:
 def test_without_tor_addresses_are_numbers() -> None:
     text = MEMBER + 'listen = "127.0.0.1:4001"\n' + PLAIN + '[tree]\ndirectory = "127.0.0.1:4000"'
     config = parse_config(text.encode(), HOME / "node.toml")
-    assert (config.public_address, config.settings.directory) == ("127.0.0.1:4001", "127.0.0.1:4000")
+    assert (config.public_address, config.settings.directories) == ("127.0.0.1:4001", ("127.0.0.1:4000",))
 
 
 DIRECTORIES = {
@@ -66,7 +66,10 @@ DIRECTORIES = {
 }
 MEMBERS = {
     MEMBER: "tree.directory: needed",
-    MEMBER + "[tree]\ndirectory = 4": "tree: Expected `str`",
+    MEMBER + f'[tree]\ndirectory = ["{HOST}:80", "{HOST}:80"]': "tree.directory names a directory twice",
+    MEMBER + f'[tree]\ndirectory = ["{HOST}:80"]\nneeded = 2': "tree.needed must be from 1 to 1",
+    MEMBER + "[tree]\ndirectory = []": "tree.directory: needed, and not there",
+    MEMBER + "[tree]\ndirectory = 4": "tree.directory: must be an address, or a list of addresses",
     MEMBER + WAY.replace(HOST, "example.org"): "tree.directory: 'example.org:80' is not like abc...xyz.onion:80",
     MEMBER + WAY.replace(HOST[:9], "a" * 9): "is not like abc...xyz.onion:80; copy it whole",
     MEMBER + WAY.replace(":80", ":0"): "tree.directory: a port is a number",

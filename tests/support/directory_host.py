@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from support.listed_nodes import NOW, SECOND, address_of, make_members
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.member_statement import StatementReader
@@ -35,7 +37,7 @@ class DirectoryHost:
         self.directory = self.start(NOW)
 
     def start(self, now: int) -> Directory:
-        self.directory = Directory(self.config, KEYRING, now, dict(self.disk), self.revoked)
+        self.directory = Directory(self.config, KEYRING, Random(1), now, dict(self.disk), self.revoked)
         assert self.directory.next_event() == Listen("tree")
         return self.directory
 

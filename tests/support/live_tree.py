@@ -43,8 +43,8 @@ class LiveTree(AnyHouse):
     def service(self, name: str) -> Iterator[ServiceSetup[Any]]:
         tor = self._tors.get(name)
         with ExitStack() as parts:
-            if name == tree.DIRECTORY:
-                made: ServiceSetup[Any] = parts.enter_context(tree.compose_host(self.directory, tor))
+            if name in self.net.plan.hosts:
+                made: ServiceSetup[Any] = parts.enter_context(tree.compose_host(self.directory, name, tor))
             else:
                 around = parts.enter_context(open_tap(self.tap(name), name)) if self.net.plan.tap else None
                 made = parts.enter_context(compose(*self.member(name), around, nullcontext(tor)))

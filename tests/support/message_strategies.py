@@ -16,7 +16,7 @@ from veilcast.wire.base import Message
 from veilcast.wire.brokers import Claim, Routing
 from veilcast.wire.codec import TYPE_BYTES
 from veilcast.wire.mesh import Candidacy
-from veilcast.wire.tree import ListedNode
+from veilcast.wire.tree import DirectorySignature, ListedNode
 
 SIZES = 40
 """Long fields are drawn short; the bounds themselves have tests of their own."""
@@ -91,7 +91,7 @@ def _field(hint: Any) -> st.SearchStrategy[Any]:
         return CHAINS
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return st.sampled_from(list(hint))
-    if hint in (ListedNode, Routing, Claim):
+    if hint in (ListedNode, DirectorySignature, Routing, Claim):
         return st.builds(hint, **{f.name: _field(f.type) for f in msgspec.structs.fields(hint)})
     if hint is Candidacy:
         return st.builds(Candidacy, CHAINS, st.binary(min_size=32, max_size=32))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import heappop, heappush
 from random import Random
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from veilcast.authority import issuer
 from veilcast.authority.epoch import epoch_of
@@ -63,8 +65,9 @@ def make_authority(profile: Profile) -> Authority:
 
 @cache
 def keyring_of(number: int, profile: Profile) -> Keyring:
-    """Every member may publish; -1 is the directory."""
-    entropy = SeededEntropy(derive_bytes(number + 1, "grove member", profile))
+    """Every member may publish; -1 is the directory, or the first of several, and -2 the second."""
+    seed = number + 1 if number >= -1 else _DIRECTORY_SEEDS - number
+    entropy = SeededEntropy(derive_bytes(seed, "grove member", profile))
     first = epoch_of(START_US, EPOCH_US)
     wanted: list[Any] = [(TOPIC, "publisher")] if number >= 0 else []
     standing: Any = "member" if number >= 0 else "directory"
@@ -106,7 +109,10 @@ class TreeNetwork:
         listing: DirectoryConfig = DIRECTORY_CONFIG,
         latency_us: int = 20_000,
         seed: int = 1,
+        directories: Mapping[int, type[Directory]] | int = 1,
     ) -> None:
+        """`directories` is their number, or the class of each by its number from 0: liars are subclasses."""
+        kinds = dict.fromkeys(range(directories), Directory) if isinstance(directories, int) else directories
         self.now, self._latency_us, self._seed, self.profile = START_US, latency_us, seed, profile
         self._config, self._listing = config, listing
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -125,7 +131,8 @@ class TreeNetwork:
         self.places: dict[Address, NodeHost] = {}
         self.wants: dict[Address, list[Conjunction]] = {}
         self.names = [Address(f"n{number}:1") for number in range(nodes)]
-        for name in (DIRECTORY, *self.names):
+        self.directories = {Address(f"directory:{number + 1}"): kind for number, kind in sorted(kinds.items())}
+        for name in (*self.directories, *self.names):
             self.places[name] = NodeHost()
             self.wants[name] = []
             self.start(name)
@@ -191,11 +198,14 @@ class TreeNetwork:
             Random(f"{self._seed} {name} {place.life}"),
             SeededEntropy(derive_bytes(self._seed, name, str(place.life))),
         )
-        if address == DIRECTORY:
-            place.machine = Directory(self._listing, keyring_of(-1, self.profile), self.now, dict(place.disk))
+        if address in self.directories:
+            others = tuple(each for each in self.directories if each != address)
+            config = msgspec.structs.replace(self._listing, others=others)
+            mine = keyring_of(-1 - list(self.directories).index(address), self.profile)
+            place.machine = self.directories[address](config, mine, rng, self.now, dict(place.disk))
         else:
-            config, mine = self._config, keyring_of(self.names.index(address), self.profile)
-            place.machine = TreeNode(config, mine, DIRECTORY, address, rng, entropy, self.now, dict(place.disk))
+            mine, known = keyring_of(self.names.index(address), self.profile), tuple(self.directories)
+            place.machine = TreeNode(self._config, mine, known, address, rng, entropy, self.now, dict(place.disk))
             for interest in self.wants[address]:
                 place.machine.subscribe(interest, self.now)
         self._turn(address)
@@ -312,3 +322,6 @@ class TreeNetwork:
 def profile_of(network: TreeNetwork, name: str) -> Any:
     """The profile of a node."""
     return network.machine(name)._profile
+
+
+_DIRECTORY_SEEDS: Final = 1 << 20

@@ -21,7 +21,7 @@ from veilcast.crypto.sign import SigningKey
 from veilcast.crypto.x509 import Leaf, certify_delegate, certify_leaf
 from veilcast.errors import RemoteError
 from veilcast.tree import descriptor, listing
-from veilcast.wire.tree import EnrolNode, ListingHead
+from veilcast.wire.tree import DirectorySignature, EnrolNode, ListingHead
 
 
 def enrolments(tree: TreeModel) -> Found:
@@ -185,7 +185,7 @@ def test_what_is_signed_and_sent_has_the_fields_of_the_model() -> None:
         "until_us",
         "count",
         "pages",
-        "certificates",
-        "signature",
+        "signatures",
     )
+    assert DirectorySignature.__struct_fields__ == ("certificates", "signature")
     assert Leaf.__struct_fields__ == ("name", "public", "issuer", "calls", "answers", "first_s", "last_s", "lists")

@@ -38,7 +38,7 @@ def make_client() -> tuple[DirectoryClient, RecordedRequests]:
     streams: Any = RecordedRequests()
     mine, entropy = keyring_of(0, "hardened"), SeededEntropy(b"1")
     made = DirectoryClient(
-        QUICK_CONFIG, mine, DIRECTORY, Address("n0:1"), streams, lambda now: None, Random(1), entropy, START_US
+        QUICK_CONFIG, mine, (DIRECTORY,), Address("n0:1"), streams, lambda now: None, Random(1), entropy, START_US
     )
     made.handle(START_US + SECOND)
     return made, streams
@@ -98,8 +98,8 @@ def test_every_refusal_has_a_text(code: RefusalCode | None) -> None:
     class Node:
         refusal = code
 
-        def unreachable_directory(self) -> None:
-            return None
+        def silent_directories(self) -> list[Address]:
+            return []
 
     node: Any = Node()
     said = hindrances(node, START_US)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from support.listed_nodes import EPOCHS, FIRST, NOW, SECOND, make_listed, make_members
 from veilcast.authority import issuer
-from veilcast.authority.member_statement import StatementReader, StatementSignature
+from veilcast.authority.member_statement import StatementReader
 from veilcast.crypto.derive import fingerprint
 from veilcast.errors import ForgedError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.tree.listing import AHEAD_US, Listing, ListingDownload, SignedListing, sign_listing
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX, PAGE_NODES
-from veilcast.wire.tree import ListedNode, ListingHead
+from veilcast.wire.tree import DirectorySignature, ListedNode, ListingHead
 
 STATE, DIRECTORY, (NODE,) = make_members(1)
 READER = StatementReader(NODE)
@@ -77,7 +77,7 @@ def test_a_node_is_listed_once() -> None:
         {"until_us": NOW + 2 * SECOND},
         {"count": len(NODES) - 1},
         {"pages": EDITION.head.pages[::-1]},
-        {"signature": bytes(64)},
+        {"signatures": (DirectorySignature(EDITION.head.signatures[0].certificates, bytes(64)),)},
     ],
     ids=str,
 )
@@ -147,8 +147,7 @@ def test_a_listing_is_bounded_by_the_wire_format() -> None:
 
 @given(st.binary(max_size=400))
 def test_foreign_certificates_are_refused_and_valid_ones_accepted(data: bytes) -> None:
-    head: ListingHead = msgspec.structs.replace(
-        EDITION.head, certificates=StatementSignature((data,), b"").certificates
-    )
+    signed = DirectorySignature((data,), EDITION.head.signatures[0].signature)
+    head: ListingHead = msgspec.structs.replace(EDITION.head, signatures=(signed,))
     with pytest.raises(RemoteError):
         ListingDownload(head, READER, None, NOW, LISTED_MAX)

@@ -34,7 +34,7 @@ from veilcast.tree.listing import Listing, ListingDownload, sign_listing
 from veilcast.tree.node import TreeNode
 from veilcast.wire import decode, encode
 from veilcast.wire.geometry import LISTED_MAX
-from veilcast.wire.tree import FetchListing, ListedNode, ListingHead, RefusalCode, RequestRefused
+from veilcast.wire.tree import DirectorySignature, FetchListing, ListedNode, ListingHead, RefusalCode, RequestRefused
 
 MALLORY, VICTIM = make_members(6)[2][:2]
 TRUE, EVIL = address_of(1), Address("mallory.example:4100")
@@ -85,7 +85,7 @@ def forged_listing() -> ListingHead:
     head = sign_listing(listing, MALLORY).head
     body = msgspec.msgpack.encode((head.version, head.until_us, head.count, head.pages))
     signature = derive_tls_key(MALLORY.membership.link).sign(body, purpose=b"veilcast/tree-listing")
-    return msgspec.structs.replace(head, certificates=certificates, signature=signature)
+    return msgspec.structs.replace(head, signatures=(DirectorySignature(certificates, signature),))
 
 
 def test_a_members_certificate_does_not_sign_a_listing() -> None:
@@ -104,10 +104,11 @@ def test_a_node_refuses_a_listing_of_a_revoked_directory() -> None:
         heads: list[ListingHead] = [sign_listing(Listing([], now, now + LEASE_US), KEYRING).head]
         if epochs:
             certificates = forge_certificates(KEYRING, name_of(KEYRING), DIRECTORY)
-            heads.append(msgspec.structs.replace(heads[0], certificates=certificates))
+            forged = msgspec.structs.replace(heads[0].signatures[0], certificates=certificates)
+            heads.append(msgspec.structs.replace(heads[0], signatures=(forged,)))
         for head in heads:
             node = TreeNode(
-                TreeConfig(), VICTIM, Address("d:1"), TRUE, Random(1), Random(2).randbytes, now, revoked=revoked
+                TreeConfig(), VICTIM, (Address("d:1"),), TRUE, Random(1), Random(2).randbytes, now, revoked=revoked
             )
             node.handle_timer(node.next_timer() or 0)
             node.handle_timer(now + 3 * SECOND)

@@ -10,6 +10,7 @@ from veilcast.wire import geometry as g
 from veilcast.wire.base import Message
 from veilcast.wire.tree import (
     TYPE_BYTES,
+    DirectorySignature,
     EnrolNode,
     FetchListing,
     ForwardPublication,
@@ -17,6 +18,7 @@ from veilcast.wire.tree import (
     ListedNode,
     ListingHead,
     ListingPage,
+    ListingStage,
     NodeEnrolled,
     Offer,
     RefusalCode,
@@ -32,8 +34,10 @@ TAGS = ((bytes(g.TAG),) * g.SUBJECTS_MAX, *[()] * (g.GROUPS_MAX - 1))
 LARGEST: list[Message] = [
     EnrolNode(NUMBER, ADDRESS, KEY, MOMENT, MOMENT, *SIGNED, bytes(g.SIGNATURE), bytes(g.PROOF)),
     NodeEnrolled(NUMBER, MOMENT),
-    FetchListing(NUMBER, MOMENT, PAGE, bytes(g.PROOF)),
-    ListingHead(NUMBER, MOMENT, MOMENT, g.LISTED_MAX, (KEY,) * g.PAGES_MAX, *SIGNED),
+    FetchListing(NUMBER, MOMENT, PAGE, bytes(g.PROOF), max(ListingStage)),
+    ListingHead(
+        NUMBER, MOMENT, MOMENT, g.LISTED_MAX, (KEY,) * g.PAGES_MAX, (DirectorySignature(*SIGNED),) * g.DIRECTORIES_MAX
+    ),
     ListingPage(NUMBER, MOMENT, PAGE, (ListedNode(ADDRESS, KEY, MOMENT, MOMENT),) * g.PAGE_NODES),
     Install(NUMBER, MOMENT, TAGS, bytes(g.INSTALL_BLOCK), bytes(g.PROOF)),
     Offer(NUMBER, NAME, TAGS, None, bytes(g.RELAYED_MAX), bytes(g.PROOF)),

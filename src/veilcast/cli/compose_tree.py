@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from random import SystemRandom
 from typing import TYPE_CHECKING
 
 from veilcast.cli.identity import check_role, open_identity
@@ -30,7 +31,7 @@ def compose_directory(
     check_role(keyring, "directory")
     with RecordStore.in_directory(Path(config.state), keyring.membership.link, os.urandom) as ledger, anonymous as tor:
         place = make_endpoint(config.listen, keyring, tor)
-        machine = Directory(config.settings, keyring, clock.now(), ledger.unsettled(), revoked)
+        machine = Directory(config.settings, keyring, SystemRandom(), clock.now(), ledger.unsettled(), revoked)
         yield ServiceSetup(
             machine=machine,
             make_driver=StreamTransport(machine, onion_driver(place)).make_driver,

@@ -50,6 +50,7 @@ def make_plan(arguments: argparse.Namespace) -> NetworkPlan:
         subscribers=min(_SUBSCRIBERS, left) if arguments.subscribers is None else arguments.subscribers,
         tap=arguments.tap,
         tor=not arguments.no_tor,
+        directories=arguments.directories,
     )
 
 

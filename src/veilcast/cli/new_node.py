@@ -76,14 +76,19 @@ server_key = {json.dumps(server_key)}
 """
 
 
-def tree_file(keyring: str, directory: str) -> str:
+def tree_file(keyring: str, directories: list[str]) -> str:
+    what = "The line that the directory's operator publishes. With another line"
+    directory: str | list[str] = directories[0]
+    if len(directories) > 1:
+        what = "The lines of all directories: more than half of them must have signed a listing. With other lines"
+        directory = directories
     return f"""\
 # The file of one node: veilcast node run -c node.toml. All keys: docs/operating.md. Paths are relative to this file.
 mode = "tree"
 keyring = {json.dumps(keyring)}
 
 [tree]
-# The line that the directory's operator publishes. With another line it would be in another network.
+# {what} it would be in another network.
 directory = {json.dumps(directory)}
 
 [tor]

@@ -6,7 +6,7 @@ The file of a member's node:
     keyring = "alice.keyring"
 
     [tree]
-    directory = "abc...xyz.onion:80"           # the line that the directory's operator publishes
+    directory = "abc...xyz.onion:80"           # the line that the directory's operator publishes; a list of several
 
     [tor]                                      # the Tor by which the node is reached and calls others; see `tor_table`
 
@@ -20,6 +20,7 @@ The file of the directory, `directory.toml`:
     [tor]                                      # the Tor by which it is reached; see `tor_table`
 
     [tree]                                     # the settings of its machine: `tree/config.py` explains each key
+    others = ["def...uvw.onion:80"]            # the other directories of this tree, if there are any
 """
 
 from __future__ import annotations
@@ -31,32 +32,26 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from veilcast.authority.topic_record import Profile
-from veilcast.core.stream_purpose import split_stream_name
 from veilcast.errors import ConfigError
 from veilcast.machine import Address
 from veilcast.node import toml_file
 from veilcast.node.modes import MachineInputs, Mode, NodeMember
 from veilcast.node.toml_file import ProcessConfig, read_own_table, settings_converter
 from veilcast.node.tor_table import TOR_PATHS, TorTable
-from veilcast.tree.config import DirectoryConfig, TreeConfig
+from veilcast.tree.config import DirectoryConfig, TreeConfig, check_directories
 
 if TYPE_CHECKING:
     from veilcast.tree.node import TreeNode
 
 
 class TreeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    directory: Address
+    directories: tuple[Address, ...]
     node: TreeConfig
 
 
 def hindrances(node: TreeNode, now: int) -> list[str]:
-    """Other nodes come and go and replace one another, so only the one directory can hinder a node."""
-    directory = node.unreachable_directory()
-    found = (
-        []
-        if directory is None
-        else [f"no way to the directory at {split_stream_name(directory)[1]}: it does not answer"]
-    )
+    """Other nodes come and go and replace one another, so only directories can hinder a node."""
+    found = [f"no way to the directory at {each}: it does not answer" for each in node.silent_directories()]
     if node.refusal is not None:
         found.append(f"the directory does not list this node: {_REFUSALS.get(node.refusal.name, 'it refuses us')}")
     return found
@@ -64,15 +59,22 @@ def hindrances(node: TreeNode, now: int) -> list[str]:
 
 def read_settings(profile: Profile, table: dict[str, Any]) -> TreeSettings:
     """Read the table `tree` of a node's file: the directory, and the settings of the machine."""
-    directory = table.pop("directory", None)
-    if directory is None:
+    given = table.pop("directory", None)
+    if given is None or given == []:
         raise ConfigError("tree.directory: needed, and not there")
-    address = Address(msgspec.convert(directory, str))
-    return TreeSettings(address, read_own_table("tree", table, profile, TreeConfig))
+    try:
+        addresses = (given,) if isinstance(given, str) else msgspec.convert(given, tuple[str, ...])
+    except msgspec.ValidationError as error:
+        raise ConfigError("tree.directory: must be an address, or a list of addresses") from error
+    node = read_own_table("tree", table, profile, TreeConfig)
+    check_directories("tree.directory", addresses, "tree.needed", node.needed, len(addresses))
+    return TreeSettings(tuple(map(Address, addresses)), node)
 
 
 def onion_peers(settings: TreeSettings) -> Mapping[str, Address]:
-    return {"tree.directory": settings.directory}
+    if len(settings.directories) == 1:
+        return {"tree.directory": settings.directories[0]}
+    return {f"tree.directory[{place}]": address for place, address in enumerate(settings.directories)}
 
 
 def build(start: MachineInputs) -> NodeMember:
@@ -82,7 +84,7 @@ def build(start: MachineInputs) -> NodeMember:
     return TreeNode(
         tree.node,
         start.keyring,
-        tree.directory,
+        tree.directories,
         start.address,
         start.rng,
         start.entropy,

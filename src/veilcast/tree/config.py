@@ -6,6 +6,7 @@ for itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -31,7 +32,10 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     profile: Profile = "hardened"
 
-    # --- the directory
+    # --- directories
+    needed: int | None = None
+    """Number of directories that must have signed a listing; more than half of all by default. The same in all nodes
+    and directories."""
     fetch_us: int = 60_000_000
     """Interval between downloads of the listing; jittered by half."""
     listed_max: int = g.LISTED_MAX
@@ -175,7 +179,16 @@ class DirectoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     publish_us: int = 5_000_000
     """Minimum interval between versions of the listing; a new version is made only after a change."""
     listing_us: int = 1_800_000_000
-    """Time for which a listing is valid."""
+    """Time for which a listing is valid; the same in all directories of a tree."""
+    others: tuple[str, ...] = ()
+    """Addresses of the other directories. With one or more, all agree on each listing, and `publish_us` has no
+    effect."""
+    needed: int | None = None
+    """Number of directories that must sign a listing; more than half of all by default. The same in all directories
+    and all nodes."""
+    round_us: int = 30_000_000
+    """Interval at which several directories agree on a listing; the same in all of them. Half of it must suffice to
+    fetch the votes of all others, eight requests for a thousand nodes."""
     versions: int = 4
     """Versions that are kept for nodes that are still downloading them."""
     nodes_max: int = g.LISTED_MAX
@@ -196,8 +209,28 @@ class DirectoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         check_minimum(self, "directory", 1, *(name for name, kind in self.__annotations__.items() if kind == "int"))
+        check_directories("directory.others", self.others, "directory.needed", self.needed, len(self.others) + 1)
         if self.nodes_max > g.LISTED_MAX:
             raise ConfigError(f"directory.nodes_max must be at most {g.LISTED_MAX}")
+
+    @property
+    def signers_needed(self) -> int:
+        return majority_of(len(self.others) + 1) if self.needed is None else self.needed
+
+
+def majority_of(count: int) -> int:
+    """The least number that is more than half of `count`."""
+    return count // 2 + 1
+
+
+def check_directories(key: str, addresses: Sequence[str], needed_key: str, needed: int | None, count: int) -> None:
+    """Raises `ConfigError` unless these addresses differ, and `needed` of `count` directories can sign."""
+    if len(set(addresses)) < len(addresses):
+        raise ConfigError(f"{key} names a directory twice; each has one signature")
+    if count > g.DIRECTORIES_MAX:
+        raise ConfigError(f"{key}: a tree has at most {g.DIRECTORIES_MAX} directories")
+    if needed is not None and not 1 <= needed <= count:
+        raise ConfigError(f"{needed_key} must be from 1 to {count}, the number of directories")
 
 
 _MAY_BE_NONE: Final = ("spread_us", "ahead_us", "again_us", "probe_us")

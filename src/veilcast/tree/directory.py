@@ -1,9 +1,10 @@
-"""The directory: lists the nodes for members, and knows nothing of their traffic.
+"""A directory: lists the nodes for members, and knows nothing of their traffic.
 
 A node enrols with a descriptor and stays listed for one lease. It renews long before the end, so an unresponsive node
 drops out. The directory signs a new listing when a node asks and something has changed, at most as often as configured.
-It keeps the last few listings for nodes that are still downloading one. All requests arrive through the anonymous
-network on separate streams: the directory knows its nodes, and not the node behind a request.
+It keeps the last few listings for nodes that are still downloading one. Several directories of one tree agree on each
+listing and sign it together (`tree.listing_rounds`). All requests arrive through the anonymous network on separate
+streams: the directory knows its nodes, and not the node behind a request.
 
 The listing is for members: a request without a proof of the network key gets no answer, and costs one hash.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from random import Random
 from typing import Final
 
 import msgspec
@@ -29,17 +31,28 @@ from veilcast.authority.member_statement import StatementReader
 from veilcast.authority.revocation import RevokedKeys
 from veilcast.core.host import HostBase
 from veilcast.core.rate_limit import PeerRateLimits, Rate, TokenBucket
-from veilcast.core.timers import Timers
+from veilcast.core.timers import Timers, earliest
 from veilcast.crypto.derive import digest, fingerprint
 from veilcast.decoding import MsgpackDecoder
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError, TamperedError
-from veilcast.machine import Address
+from veilcast.machine import Address, Event
 from veilcast.tree.config import DirectoryConfig
 from veilcast.tree.descriptor import AHEAD_US, check_descriptor
 from veilcast.tree.listing import Listing, SignedListing, sign_listing
+from veilcast.tree.listing_rounds import ListingRounds
 from veilcast.tree.membership_proof import MembershipProver
 from veilcast.wire import decode
-from veilcast.wire.tree import EnrolNode, FetchListing, ListedNode, NodeEnrolled, RefusalCode, RequestRefused
+from veilcast.wire.tree import (
+    EnrolNode,
+    FetchListing,
+    ListedNode,
+    ListingHead,
+    ListingPage,
+    ListingStage,
+    NodeEnrolled,
+    RefusalCode,
+    RequestRefused,
+)
 
 
 class NodeRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -68,6 +81,7 @@ class Directory(HostBase):
         self,
         config: DirectoryConfig,
         keyring: Keyring,
+        rng: Random,
         now: int,
         records: Mapping[int, bytes] | None = None,
         revoked: RevokedKeys | None = None,
@@ -84,6 +98,22 @@ class Directory(HostBase):
         """Budget of enrolments that may still fail their check; a renewing node does not depend on it."""
         rate = Rate(config.requests_every_us, config.requests_burst)
         self._limits: PeerRateLimits[Address] = PeerRateLimits(config.callers_max, {_REQUEST: rate})
+        self._rounds = (
+            ListingRounds(
+                config,
+                keyring,
+                self._reader,
+                self._prover,
+                self._list_nodes,
+                self._editions.append,
+                self._post,
+                rng,
+                now,
+            )
+            if config.others
+            else None
+        )
+        """Agreement with the other directories; None if there are none."""
         for record, data in records.items():
             self._restore(record, data, now)
 
@@ -97,15 +127,28 @@ class Directory(HostBase):
             self.version += 1
             self._records.settle(self._nodes.pop(node).record)
             self._changed = True
+        if self._rounds is not None:
+            self.version += 1
+            self._rounds.handle(now)
 
     def next_timer(self) -> int | None:
-        return self._expiries.next_us()
+        return earliest(self._expiries.next_us(), None if self._rounds is None else self._rounds.next_us())
+
+    def next_event(self) -> Event | None:
+        event = super().next_event()
+        return self._rounds.streams.next_event() if event is None and self._rounds is not None else event
 
     def peer_up(self, peer: Address, now: int) -> None:
-        """Nothing to prepare: any peer may ask."""
+        """Any peer may ask; the ones that this directory called are other directories."""
+        if self._rounds is not None and "@" in peer:
+            self.version += 1
+            self._rounds.streams.peer_up(peer, now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         self._limits.forget(peer)
+        if self._rounds is not None:
+            self.version += 1
+            self._rounds.streams.peer_lost(peer, now)
 
     def sizes(self) -> dict[str, int]:
         """Entries in each table, for checks of their bounds."""
@@ -113,11 +156,15 @@ class Directory(HostBase):
             "nodes": len(self._nodes),
             "editions": len(self._editions),
             "callers": len(self._limits),
+            "streams": 0 if self._rounds is None else len(self._rounds.streams),
         }
 
     # --- requests
 
     def _hear(self, data: bytes, source: Address, now: int) -> None:
+        if self._rounds is not None and source in self._rounds.streams:
+            self._hear_answer(self._rounds, data, source, now)
+            return
         if not self._limits.take(source, _REQUEST, now):
             raise ExcessError("the stream exceeds its rate limit")
         request = decode(data)
@@ -177,15 +224,26 @@ class Directory(HostBase):
 
     def _fetch(self, fetch: FetchListing, source: Address, now: int) -> None:
         self._prover.check(fetch)
-        if fetch.page is None:
-            head = self._newest(now).head
-            self._post(source, msgspec.structs.replace(head, number=fetch.number))
+        listing, page = self._find_listing(fetch, now), fetch.page
+        if listing is None or (page is not None and page >= len(listing.pages)):
+            self._post(source, RequestRefused(fetch.number, RefusalCode.UNKNOWN))
             return
-        for edition in self._editions:
-            if edition.head.version == fetch.version and fetch.page < len(edition.pages):
-                self._post(source, msgspec.structs.replace(edition.pages[fetch.page], number=fetch.number))
-                return
-        self._post(source, RequestRefused(fetch.number, RefusalCode.UNKNOWN))
+        found = listing.head if page is None else listing.pages[page]
+        self._post(source, msgspec.structs.replace(found, number=fetch.number))
+
+    def _find_listing(self, fetch: FetchListing, now: int) -> SignedListing | None:
+        if fetch.stage != ListingStage.SERVED:
+            stage = ListingStage(fetch.stage)
+            return None if self._rounds is None else self._rounds.own_listing(stage, fetch.version)
+        if fetch.page is None:
+            return self._newest(now)
+        return next((edition for edition in self._editions if edition.head.version == fetch.version), None)
+
+    def _hear_answer(self, rounds: ListingRounds, data: bytes, source: Address, now: int) -> None:
+        answer = decode(data)
+        if not isinstance(answer, ListingHead | ListingPage | RequestRefused):
+            raise MalformedError("not an answer of a directory")
+        rounds.streams.handle_answer(source, answer, now)
 
     # --- nodes and editions
 
@@ -213,14 +271,21 @@ class Directory(HostBase):
         self._expiries.set(node, until_us)
         self._changed = True
 
-    def _newest(self, now: int) -> SignedListing:
-        """The listing that is served now. Changes wait for the next one, and no listing is served until its end."""
+    def _list_nodes(self) -> list[ListedNode]:
+        return [known.listed for known in self._nodes.values()]
+
+    def _newest(self, now: int) -> SignedListing | None:
+        """The listing that is served now. Changes wait for the next one.
+
+        A directory by itself serves no listing until its end. With others, it serves what they agreed on last.
+        """
         newest = self._editions[-1] if self._editions else None
+        if self._rounds is not None:
+            return newest
         age_us = 0 if newest is None else now - newest.head.version
         due = (self._changed and age_us >= self._config.publish_us) or age_us >= self._config.listing_us // 2
         if newest is None or due:
-            nodes = (known.listed for known in self._nodes.values())
-            newest = sign_listing(Listing(nodes, now, now + self._config.listing_us), self._keyring)
+            newest = sign_listing(Listing(self._list_nodes(), now, now + self._config.listing_us), self._keyring)
             self._editions.append(newest)
             self._changed = False
         return newest

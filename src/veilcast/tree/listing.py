@@ -1,4 +1,4 @@
-"""Listings: all nodes of the tree, in one order, as a directory signs and serves them.
+"""Listings: all nodes of the tree, in one order, as directories sign and serve them.
 
 Pure. A node knows the others through a `Listing` and nothing else. Another source of listings (P2 names a distributed
 hash table for large networks) would not touch the rest.
@@ -8,13 +8,16 @@ head, and pages whose digests are in the head. A head is valid for a limited tim
 its current one. So a directory, or an impostor, cannot bring back departed nodes. The exception is a node that has just
 restarted, for no longer than a head is valid.
 
-A directory can still omit nodes, list members that do not run a node, and show different listings to different nodes if
-it can tell them apart; nodes ask through an anonymous network. The directory is trusted to that extent.
+A single directory can still omit nodes, list members that do not run a node, and show different listings to different
+nodes if it can tell them apart; nodes ask through an anonymous network. It is trusted to that extent. Several
+directories need not be: `merge_votes` lists what enough of them vouch for, and a head counts with the signatures of
+enough of them (`tree.listing_rounds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -26,7 +29,7 @@ from veilcast.crypto.derive import digest
 from veilcast.errors import ForgedError, LocalError, MalformedError, StaleError
 from veilcast.machine import Address
 from veilcast.wire.geometry import DIGEST, LISTED_MAX, PAGE_NODES
-from veilcast.wire.tree import ListedNode, ListingHead, ListingPage
+from veilcast.wire.tree import DirectorySignature, ListedNode, ListingHead, ListingPage
 
 
 class Listing:
@@ -65,8 +68,27 @@ class SignedListing(NamedTuple):
     pages: tuple[ListingPage, ...]
 
 
-def sign_listing(listing: Listing, keyring: Keyring) -> SignedListing:
-    """Sign a listing as the directory with this keyring."""
+def merge_votes(votes: Sequence[Listing], needed: int, version: int, until_us: int) -> Listing:
+    """What at least `needed` of these listings say: a node counts if so many list it at one address.
+
+    A node is as old, and listed as long, as `needed` of them say. So fewer directories can neither add a node, nor
+    make one older than it is, nor keep it listed for longer.
+    """
+    entries: defaultdict[tuple[bytes, Address], list[ListedNode]] = defaultdict(list)
+    for vote in votes:
+        for name, node in zip(vote.ids, vote.nodes, strict=True):
+            entries[name, Address(node.address)].append(node)
+    merged: dict[bytes, ListedNode] = {}
+    for (name, _), nodes in sorted(entries.items()):
+        if len(nodes) >= needed:
+            since_us = sorted(node.since_us for node in nodes)[needed - 1]
+            end_us = sorted((node.until_us for node in nodes), reverse=True)[needed - 1]
+            merged[name] = msgspec.structs.replace(nodes[0], since_us=since_us, until_us=end_us)
+    return Listing(merged.values(), version, until_us)
+
+
+def sign_listing(listing: Listing, keyring: Keyring, *, is_vote: bool = False) -> SignedListing:
+    """Sign a listing as the directory with this keyring: for nodes, or as a vote for the other directories."""
     if len(listing) > LISTED_MAX:
         raise LocalError(f"a listing has at most {LISTED_MAX} nodes")
     cuts = range(0, len(listing), PAGE_NODES)
@@ -75,22 +97,56 @@ def sign_listing(listing: Listing, keyring: Keyring) -> SignedListing:
         for number, start in enumerate(cuts)
     )
     digests = tuple(_digest(page) for page in pages)
-    signed = sign_statement(keyring, _body(listing.version, listing.until_us, len(listing), digests), purpose=_PURPOSE)
-    return SignedListing(ListingHead(0, listing.version, listing.until_us, len(listing), digests, *signed), pages)
+    body = _body(listing.version, listing.until_us, len(listing), digests)
+    signed = DirectorySignature(*sign_statement(keyring, body, purpose=_VOTE if is_vote else _PURPOSE))
+    return SignedListing(ListingHead(0, listing.version, listing.until_us, len(listing), digests, (signed,)), pages)
+
+
+def read_authors(
+    head: ListingHead, reader: StatementReader, now: int, *, is_vote: bool = False
+) -> dict[bytes, DirectorySignature]:
+    """The directories that signed this head, by name, with their signatures.
+
+    Raises `RemoteError` if one signature is not of a directory that is valid now. Only the root certifies directories,
+    so a name stands for one of them.
+    """
+    body = _body(head.version, head.until_us, head.count, head.pages)
+    purpose = _VOTE if is_vote else _PURPOSE
+    signed = {}
+    for each in head.signatures:
+        statement = StatementSignature(each.certificates, each.signature)
+        signed[reader.verify_author(body, statement, "directory", now, purpose=purpose).name] = each
+    return signed
+
+
+def have_equal_content(one: ListingHead, other: ListingHead) -> bool:
+    """True if both heads are of one listing, whoever signed them."""
+    return (one.version, one.until_us, one.count, one.pages) == (
+        other.version,
+        other.until_us,
+        other.count,
+        other.pages,
+    )
 
 
 class ListingDownload:
     """A listing in download: a checked head, and the pages received so far."""
 
     def __init__(
-        self, head: ListingHead, reader: StatementReader, known: Listing | None, now: int, nodes_max: int
+        self,
+        head: ListingHead,
+        reader: StatementReader,
+        known: Listing | None,
+        now: int,
+        nodes_max: int,
+        *,
+        needed: int = 1,
+        is_vote: bool = False,
     ) -> None:
-        """Raises `RemoteError` for a head that no known directory signed, or that is expired or stale."""
-        body, signed = (
-            _body(head.version, head.until_us, head.count, head.pages),
-            StatementSignature(head.certificates, head.signature),
-        )
-        reader.verify_author(body, signed, "directory", now, purpose=_PURPOSE)
+        """Raises `RemoteError` for a head that fewer than `needed` directories signed, or that is expired or stale."""
+        self.authors: Final = tuple(read_authors(head, reader, now, is_vote=is_vote))
+        if len(self.authors) < needed:
+            raise ForgedError("the listing has the signatures of too few directories")
         if head.until_us <= now:
             raise StaleError("the listing has expired")
         if head.version > now + AHEAD_US:
@@ -136,3 +192,5 @@ AHEAD_US: Final = 120_000_000
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _PURPOSE: Final = b"veilcast/tree-listing"
+_VOTE: Final = b"veilcast/tree-vote"
+"""Otherwise a vote could be served as the listing of one directory, or the other way round."""

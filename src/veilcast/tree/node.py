@@ -13,7 +13,7 @@ senders.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -24,7 +24,6 @@ from veilcast.core.member import OutboxMember, first_event
 from veilcast.core.outbox import Outbox, PendingPublication, publication_id
 from veilcast.core.publication import NumberedPublication
 from veilcast.core.rate_limit import PeerRateLimits, Rate, TokenBucket
-from veilcast.core.stream_purpose import name_stream
 from veilcast.core.subscriptions import SharedInterest
 from veilcast.core.timers import TimerTable
 from veilcast.errors import ExcessError, ForgedError, MalformedError, RemoteError, StaleError
@@ -38,7 +37,7 @@ from veilcast.tree.hop_queue import HopQueue
 from veilcast.tree.paper import PaperTreeProfile
 from veilcast.tree.profile import TreeProfile, TreeProfileContext
 from veilcast.tree.publisher import TreePublisher
-from veilcast.tree.streams import DIRECTORY_STREAM, RequestStreams
+from veilcast.tree.streams import RequestStreams
 from veilcast.wire import decode, encode
 from veilcast.wire.base import Message
 from veilcast.wire.tree import (
@@ -57,17 +56,16 @@ from veilcast.wire.tree import (
 class TreeNode(OutboxMember):
     """A `NodeMember` (`node.modes`), with the notices of `Peers` and `Durable`. It asks for `Listen("tree")`.
 
-    `directory` is the directory's address, `address` the address at which others reach this node. `records` holds the
-    records that earlier runs stored and did not settle: publications, and the guards. The node rejects listings of a
-    directory in `revoked`. `refused` counts rejected input by error class; `excess` counts notifications that no
-    subscription had asked for.
+    Others reach this node at `address`. `records` holds the records that earlier runs stored and did not settle:
+    publications, and the guards. The node rejects listings of a directory in `revoked`. `refused` counts rejected input
+    by error class; `excess` counts notifications that no subscription had asked for.
     """
 
     def __init__(
         self,
         config: TreeConfig,
         keyring: Keyring,
-        directory: Address,
+        directories: Sequence[Address],
         address: Address,
         rng: Random,
         entropy: Entropy,
@@ -83,9 +81,8 @@ class TreeNode(OutboxMember):
         )
         self._installs = TokenBucket(config.installs_every_us, config.installs_burst)
         self._streams = RequestStreams(config, rng, self._post)
-        self._directory = name_stream(directory, DIRECTORY_STREAM)
         self._directory_client = DirectoryClient(
-            config, keyring, directory, address, self._streams, self._listing_changed, rng, entropy, now, revoked
+            config, keyring, directories, address, self._streams, self._listing_changed, rng, entropy, now, revoked
         )
         home, address_of = self._directory_client.home, self._directory_client.address_of
         self._hop_queue = HopQueue(
@@ -193,18 +190,16 @@ class TreeNode(OutboxMember):
         """Number of listed nodes: the anonymity set of a publisher or subscriber."""
         return max(1, len(self._directory_client.listing))
 
-    def unreachable_directory(self) -> Address | None:
-        """The stream to the directory, if it could not be opened. Other nodes come and go, and others take their
-        places."""
-        is_unreachable = self._streams.is_unreachable(self._directory) or self._directory_client.is_unanswered
-        return self._directory if is_unreachable else None
+    def silent_directories(self) -> list[Address]:
+        """The directories that do not answer. Nodes come and go, and others take their places."""
+        return self._directory_client.silent_directories()
 
     def delay(self, now: int) -> Delay | None:
         return self._publisher.delay(now)
 
     @property
     def refusal(self) -> RefusalCode | None:
-        """Why the directory does not list this node; None if it does, or has not answered yet."""
+        """Why too few directories list this node; None if enough do, or have not answered yet."""
         return self._directory_client.refusal
 
     @property

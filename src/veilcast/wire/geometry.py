@@ -184,6 +184,9 @@ PAGE_NODES: Final = 128
 
 PAGES_MAX: Final = -(-LISTED_MAX // PAGE_NODES)
 
+DIRECTORIES_MAX: Final = 8
+"""Directories of one tree, and so signatures of one listing."""
+
 DIGEST: Final = 32
 
 CERTIFICATE_MAX: Final = 512

@@ -66,6 +66,24 @@ class ListedNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return fingerprint(self.box)
 
 
+class ListingStage(IntEnum):
+    """Which of a directory's listings a request is for."""
+
+    SERVED = 1
+    """The listing for nodes, with the signatures of as many directories as they need."""
+    VOTE = 2
+    """What one of several directories knows itself, for the other directories; with its signature alone."""
+    MERGED = 3
+    """What one of several directories made of the votes of all, for the others; with its signature alone."""
+
+
+class DirectorySignature(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The signature of one directory on a listing, with the certificates that show its role."""
+
+    certificates: Certificates
+    signature: Signature
+
+
 class EnrolNode(Message, frozen=True):
     """A node asks the directory to list it at this address, from now on for one lease. Signed by the certified member.
 
@@ -94,19 +112,21 @@ class NodeEnrolled(Message, frozen=True):
 
 
 class FetchListing(Message, frozen=True):
-    """To the directory: a request for a page of this version of the listing; with no page, for the head of the newest.
+    """To a directory: a request for a page of this version of the listing; with no page, for its head.
 
-    `proof` shows knowledge of the network key: the listing is for members.
+    A node asks for the head of the newest listing, and the version does not count. `proof` shows knowledge of the
+    network key: the listing is for members.
     """
 
     number: Counter
     version: Moment
     page: Annotated[int, Meta(ge=0, le=g.PAGES_MAX - 1)] | None
     proof: Proof | None = None
+    stage: Annotated[int, Meta(ge=int(min(ListingStage)), le=int(max(ListingStage)))] = ListingStage.SERVED
 
 
 class ListingHead(Message, frozen=True):
-    """The number of listed nodes, the version, its end, and the digest of each page; signed by the directory.
+    """The number of listed nodes, the version, its end, and the digest of each page; signed by one directory or more.
 
     The name of a version is the moment at which it was made, so that a later version has a higher name.
     """
@@ -116,8 +136,7 @@ class ListingHead(Message, frozen=True):
     until_us: Moment
     count: Annotated[int, Meta(ge=0, le=g.LISTED_MAX)]
     pages: Annotated[tuple[Digest, ...], Meta(max_length=g.PAGES_MAX)]
-    certificates: Certificates
-    signature: Signature
+    signatures: Annotated[tuple[DirectorySignature, ...], Meta(min_length=1, max_length=g.DIRECTORIES_MAX)]
 
 
 class ListingPage(Message, frozen=True):

@@ -47,6 +47,13 @@ def add_net(commands: Any) -> None:
         "--no-tor", action="store_true", help="with a tree: nodes call one another directly, without anonymity"
     )
     up.add_argument(
+        "--directories",
+        type=int,
+        default=1,
+        metavar="N",
+        help="with a tree: number of directories; more than half of them sign each listing (1)",
+    )
+    up.add_argument(
         "--profile", choices=("hardened", "paper"), default="hardened", help="the profile of all nodes (hardened)"
     )
     up.add_argument("--pf", action="store_true", help="with --profile paper: probabilistic forwarding")

@@ -119,8 +119,10 @@ def _add_new(verbs: Any) -> None:
     new.add_argument("--server-key", metavar="LINE", help="in a relay: the line that its server's operator publishes")
     new.add_argument(
         "--directory",
+        action="append",
         metavar="ADDRESS:PORT",
-        help="in a tree: the directory's address that its operator publishes, abc...xyz.onion:80",
+        help="in a tree: the directory's address that its operator publishes, abc...xyz.onion:80; may be repeated, "
+        "once for each directory",
     )
     new.add_argument(
         "--broker",

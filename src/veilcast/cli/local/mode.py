@@ -191,6 +191,7 @@ OPTIONS: Final[dict[str, tuple[Callable[[NetworkPlan], bool], str]]] = {
         lambda plan: plan.tap,
         "--tap writes datagrams, and this mode has none; record its streams with tcpdump",
     ),
+    "directories": (lambda plan: plan.directories != 1, "--directories is of the tree, not of mode {mode!r}"),
     "tor": (lambda plan: not plan.tor, "--no-tor is of the tree; nothing else uses Tor"),
 }
 """Options of a plan that only some modes have: whether a plan sets them, and the error of the other modes."""

@@ -80,6 +80,8 @@ class NetworkPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tap: bool = False
     tor: bool = True
     """True if the nodes of a tree are reached through a private Tor network, False if directly."""
+    directories: int = 1
+    """Directories of a tree."""
     life_us: int = 86_400_000_000
     """Lifetime of the grants, in microseconds."""
     overlay: OverlayPlan | None = None

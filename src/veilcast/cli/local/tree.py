@@ -1,13 +1,13 @@
-"""The parts of a tree on one computer other than its members: a directory, and a private Tor network.
+"""The parts of a tree on one computer other than its members: its directories, and a private Tor network.
 
-Below DIR they have `directory/directory.toml` with its keys beside, `testnet/`, and for each worker a Tor of its own,
-`tor-N/`, which its nodes share: in a real network every member has one. Without Tor the tree works, but every process
-on this computer can see the connections.
+Below DIR they have `directory/directory.toml` with its keys beside (`directory-2/` is the second), `testnet/`, and for
+each worker a Tor of its own, `tor-N/`, which its nodes share: in a real network every member has one. Without Tor the
+tree works, but every process on this computer can see the connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +24,8 @@ from veilcast.cli.phrases import pluralize
 from veilcast.cli.progress_bar import progress_bar, tell_progress
 from veilcast.cli.tor_setup import onion_address, open_tor
 from veilcast.crypto.secret import Secret
-from veilcast.errors import LocalError
+from veilcast.errors import ConfigError, LocalError
+from veilcast.wire.geometry import DIRECTORIES_MAX
 
 if TYPE_CHECKING:
     from veilcast.cli.local.network import LocalNetwork, NetworkPlan
@@ -37,11 +38,16 @@ DIRECTORY: Final[TlsRole] = "directory"
 
 
 class LocalTree(LocalMode):
-    options = frozenset({"tap", "tor"})
+    options = frozenset({"directories", "tap", "tor"})
     members_listen = True
 
+    def check_hosts(self, plan: NetworkPlan) -> None:
+        super().check_hosts(plan)
+        if not 1 <= plan.directories <= DIRECTORIES_MAX:
+            raise ConfigError(f"a tree has 1 to {DIRECTORIES_MAX} directories, not {plan.directories}")
+
     def hosts(self, plan: NetworkPlan) -> tuple[str, ...]:
-        return (DIRECTORY,)
+        return (DIRECTORY, *(f"{DIRECTORY}-{number}" for number in range(2, plan.directories + 1)))
 
     def host_role(self, host: str) -> TlsRole:
         return DIRECTORY
@@ -57,7 +63,7 @@ class LocalTree(LocalMode):
     def write_hosts(
         self, directory: Path, network: LocalNetwork, common: Table, context: Context
     ) -> Callable[[int], Table]:
-        own = write_directory(directory, network.hosts[0], common)
+        own = write_directories(directory, dict(zip(network.plan.hosts, network.hosts, strict=True)), common)
 
         def node_table(number: int) -> Table:
             address = network.addresses[number]
@@ -103,7 +109,7 @@ class LocalTree(LocalMode):
     def compose_host(
         self, directory: Path, network: LocalNetwork, host: str, tor: Tor | None
     ) -> AbstractContextManager[ServiceSetup[HostService]]:
-        return compose_host(directory, tor)
+        return compose_host(directory, host, tor)
 
     def danger(self, plan: NetworkPlan) -> str | None:
         if plan.tor:
@@ -120,9 +126,9 @@ class LocalTree(LocalMode):
     async def ask_hosts(self, directory: Path, network: LocalNetwork) -> list[LocalHost]:
         if not network.plan.tor:
             return await super().ask_hosts(directory, network)
-        # An onion service has no address here; the first worker serves the directory.
+        # An onion service has no address here; the first worker serves the directories.
         serving = any(path.stem == "worker-0" for path in living_workers(directory))
-        return [LocalHost(DIRECTORY, "", DIRECTORY, serving), _tor_host(directory)]
+        return [*(LocalHost(name, "", DIRECTORY, serving) for name in network.plan.hosts), _tor_host(directory)]
 
 
 def testnet_directory(directory: Path) -> Path:
@@ -141,33 +147,42 @@ def tor_table(directory: Path, *, tor: bool) -> TorTable:
     return TorTable(network=str(network_file(testnet_directory(directory)))) if tor else TorTable(danger_off=True)
 
 
-def write_directory(directory: Path, listen: str, common: dict[str, Any]) -> dict[str, Any]:
-    """Write the directory's file, whose keyring exists already; returns the part of a node's file that finds it."""
+def write_directories(directory: Path, listens: Mapping[str, str], common: dict[str, Any]) -> dict[str, Any]:
+    """Write the files of the directories, whose keyrings exist already; returns the part of a node's file that finds
+    them. `listens` has the listening address of each; it is empty if a directory is an onion service."""
     from veilcast.net.tor_testnet import network_file
 
-    home = directory / DIRECTORY
-    keyring = home / common["keyring"]
-    tor = {"danger_off": True} if listen else {"network": f"../{_TESTNET}/{network_file(Path()).name}"}
-    own = {"listen": listen} if listen else {}
-    table = {**common, **own, "tor": tor, "tree": {"lease_us": _LEASE_US, "publish_us": _PUBLISH_US}}
-    replace_file(home / "directory.toml", format_toml(table).encode())
-    address = listen or onion_address(
-        read_secret(keyring, Keyring, Secret(read_private_file(passphrase_file(keyring))))
-    )
-    return {"mode": "tree", "tor": tor, "tree": {"directory": address, "fetch_us": _FETCH_US}}
+    addresses = {name: listen or _onion_of(directory / name / common["keyring"]) for name, listen in listens.items()}
+    tor: Table = {"network": f"../{_TESTNET}/{network_file(Path()).name}"}
+    if any(listens.values()):
+        tor = {"danger_off": True}
+    for name, listen in listens.items():
+        others = [address for other, address in addresses.items() if other != name]
+        tree: Table = {"lease_us": _LEASE_US, "publish_us": _PUBLISH_US}
+        if others:
+            tree |= {"others": others, "round_us": _ROUND_US}
+        own = {"listen": listen} if listen else {}
+        table = {**common, **own, "tor": tor, "tree": tree}
+        replace_file(directory / name / "directory.toml", format_toml(table).encode())
+    first, *more = addresses.values()
+    return {"mode": "tree", "tor": tor, "tree": {"directory": [first, *more] if more else first, "fetch_us": _FETCH_US}}
 
 
 @contextmanager
-def compose_host(directory: Path, tor: Tor | None) -> Iterator[ServiceSetup[HostService]]:
-    """Compose the directory."""
+def compose_host(directory: Path, host: str, tor: Tor | None) -> Iterator[ServiceSetup[HostService]]:
+    """Compose a directory."""
     from veilcast.cli.compose_tree import compose_directory
     from veilcast.node.tree import load_directory
 
-    config = load_directory(directory / DIRECTORY / "directory.toml")
+    config = load_directory(directory / host / "directory.toml")
     assert config.passphrase_file is not None
     secret = Secret(read_private_file(Path(config.passphrase_file)))
     with compose_directory(config, secret, nullcontext(tor)) as setup:
         yield setup
+
+
+def _onion_of(keyring: Path) -> str:
+    return onion_address(read_secret(keyring, Keyring, Secret(read_private_file(passphrase_file(keyring)))))
 
 
 def _tor_host(directory: Path) -> LocalHost:
@@ -181,6 +196,7 @@ def _tor_host(directory: Path) -> LocalHost:
 _TESTNET: Final = "testnet"
 _LEASE_US: Final = 60_000_000
 _PUBLISH_US: Final = 1_000_000
+_ROUND_US: Final = 10_000_000
 _FETCH_US: Final = 10_000_000
 """Microseconds, short for a new network that a person watches: it need not be quiet. But each fetch takes a circuit,
 and all nodes that share a Tor wait for its one thread."""

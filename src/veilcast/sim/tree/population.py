@@ -1,4 +1,4 @@
-"""The tree's population: a directory, and nodes that forward for one another. Some publish, some subscribe.
+"""The tree's population: its directories, and nodes that forward for one another. Some publish, some subscribe.
 
 All streams go through the anonymous network (`AnonymousLinkEngine`). Faults hit these streams or the machines at their
 ends. Hoarders are nodes that keep publications which they should forward.
@@ -10,6 +10,8 @@ a node that dies while it holds it.
 from __future__ import annotations
 
 from typing import ClassVar, Final
+
+import msgspec
 
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.role import TlsRole
@@ -29,15 +31,16 @@ from veilcast.tree.node import TreeNode
 
 
 class TreePopulation(SubscriberPopulation, frozen=True, tag="tree"):
-    """One directory. The first `publishers` nodes publish, the last `subscribers` subscribe; the two may overlap."""
+    """The first `publishers` nodes publish, the last `subscribers` subscribe; the two may overlap."""
 
     mode: ClassVar[str] = "tree"
     known_checks: ClassVar[tuple[str, ...]] = ("once", "intact", "matching", "complete", "frugal", "bounds")
-    positive: ClassVar[tuple[str, ...]] = ("nodes", "subscribers")
+    positive: ClassVar[tuple[str, ...]] = ("nodes", "subscribers", "directories")
     not_negative: ClassVar[tuple[str, ...]] = ("hoarders", "keep_ppm", "subscribe_us")
 
     nodes: int = 12
     subscribers: int = 3
+    directories: int = 1
     hoarders: int = 0
     """Number of hoarders among the nodes that neither publish nor subscribe."""
     keep_ppm: int = 1_000_000
@@ -49,7 +52,7 @@ class TreePopulation(SubscriberPopulation, frozen=True, tag="tree"):
     tree: TreeConfig = TreeConfig(
         fetch_us=10_000_000, connect_us=1_000_000, retry_us=5_000_000, spread_us=2_000_000, ahead_us=5_000_000
     )
-    directory: DirectoryConfig = DirectoryConfig(lease_us=60_000_000, publish_us=2_000_000)
+    directory: DirectoryConfig = DirectoryConfig(lease_us=60_000_000, publish_us=2_000_000, round_us=8_000_000)
     checks: tuple[str, ...] = ("once", "intact", "matching", "complete", "bounds")
 
     def __post_init__(self) -> None:
@@ -62,7 +65,10 @@ class TreePopulation(SubscriberPopulation, frozen=True, tag="tree"):
             raise ConfigError('population.checks: "frugal" is for the hardened profile')
 
     def addresses(self) -> tuple[Address, ...]:
-        return (DIRECTORY, *self.node_names())
+        return (*self.directory_names(), *self.node_names())
+
+    def directory_names(self) -> tuple[Address, ...]:
+        return (DIRECTORY, *(Address(f"{DIRECTORY}-{number}") for number in range(2, self.directories + 1)))
 
     def node_names(self) -> tuple[Address, ...]:
         return tuple(Address(f"n{number}") for number in range(self.nodes))
@@ -84,7 +90,8 @@ class TreePopulation(SubscriberPopulation, frozen=True, tag="tree"):
         workload = self._make_workload(world, duration_us)
         special = {"frugal": lambda: NoMultiplication(sum(map(len, workload.subscriptions.values())))}
         workload.watch(self.checks, self._bounds, special)
-        world.add(DIRECTORY, self._directory_factory(world.epoch_us))
+        for place, name in enumerate(self.directory_names()):
+            world.add(name, self._directory_factory(place, world.epoch_us))
         for number, node in enumerate(self.node_names()):
             keyring = self._node_keyring(number, "member", world.epoch_us)
             workload.add_member(node, self._node_factory(world, keyring, workload))
@@ -116,15 +123,17 @@ class TreePopulation(SubscriberPopulation, frozen=True, tag="tree"):
             role = "subscriber"
         return self._keyring_for_role(number, role, epoch_us, tls_role)
 
-    def _directory_factory(self, epoch_us: int) -> MachineFactory:
-        keyring = self._node_keyring(self.nodes, "directory", epoch_us)
-        return lambda birth: Directory(self.directory, keyring, birth.now, birth.stored)
+    def _directory_factory(self, place: int, epoch_us: int) -> MachineFactory:
+        keyring = self._node_keyring(self.nodes + place, "directory", epoch_us)
+        names = self.directory_names()
+        config = msgspec.structs.replace(self.directory, others=(*names[:place], *names[place + 1 :]))
+        return lambda birth: Directory(config, keyring, birth.rng, birth.now, birth.stored)
 
     def _node_factory(self, world: World, keyring: Keyring, workload: SubscriberWorkload) -> MachineFactory:
         def start(birth: Birth) -> TreeNode | HoardingNode:
             name = birth.address
             node = _LoggedTreeNode(
-                self.tree, keyring, DIRECTORY, name, birth.rng, birth.entropy, birth.now, birth.stored
+                self.tree, keyring, self.directory_names(), name, birth.rng, birth.entropy, birth.now, birth.stored
             )
             self._subscribe(world, node, birth, workload)
             if name not in self.hoarder_names():
@@ -154,6 +163,7 @@ class TreePopulation(SubscriberPopulation, frozen=True, tag="tree"):
                 "nodes": directory.nodes_max,
                 "editions": directory.versions,
                 "callers": directory.callers_max,
+                "streams": self.directories - 1,
             }
         tree = self.tree
         trees = 3 * tree.subscriptions_max

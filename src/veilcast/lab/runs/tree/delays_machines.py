@@ -77,7 +77,7 @@ class SimulatedTrees:
         """When a node received a notification, by its body."""
         records = make_topic_records((TOPIC,), 0.0, params.tree)
         directory = make_keyring(records, HOUR_US, (), params.nodes, "directory")
-        self.world.add(DIRECTORY, lambda birth: Directory(_DIRECTORY, directory, birth.now, birth.stored))
+        self.world.add(DIRECTORY, lambda birth: Directory(_DIRECTORY, directory, birth.rng, birth.now, birth.stored))
         for number, name in enumerate(self.names):
             self.world.add(name, self._node_factory(number))
         self.world.run(_SETTLING_US)
@@ -131,7 +131,7 @@ class SimulatedTrees:
 
         def start(birth: Birth) -> BusyMachine:
             node = TreeNode(
-                config, keyring, DIRECTORY, birth.address, birth.rng, birth.entropy, birth.now, birth.stored
+                config, keyring, (DIRECTORY,), birth.address, birth.rng, birth.entropy, birth.now, birth.stored
             )
             return BusyMachine(node, lambda data: coming.get(TYPE_BYTES[data[0]], 0), lambda data: work.hand)
 
