@@ -34,7 +34,7 @@ from veilcast.sim.host import Birth
 from veilcast.sim.keyrings import make_keyring, make_topic_records
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.workload import AcknowledgingClients
-from veilcast.sim.world import World
+from veilcast.sim.world import ANONYMOUS_NETWORK, World
 from veilcast.sim.wrappers import unwrap
 from veilcast.topics import Label
 from veilcast.tree.config import DirectoryConfig, TreeConfig
@@ -58,6 +58,8 @@ class CircuitLinks(LinkDelays, frozen=True, kw_only=True):
     net: CircuitNetwork
 
     def latency_between(self, u: Address, v: Address, seed: int) -> int:
+        if v == ANONYMOUS_NETWORK:
+            return 0  # A stream that was given up before it was open.
         # A node calls the name PURPOSE@ADDRESS (`core.stream_purpose`).
         one, other = (self.places[Address(each.rpartition("@")[2])] for each in (u, v))
         return circuit_time_us(self.net, one, other)
@@ -165,6 +167,7 @@ _OPEN_HANDED: Final[dict[str, Any]] = {
     "messages_burst": 1 << 20,
     "installs_burst": 1 << 20,
     "copies_burst": 1 << 20,
+    "streams_max": 1 << 16,
 }
 """Limits are out of reach, since nobody floods here."""
 _SETTLING_US: Final = 120_000_000
