@@ -60,7 +60,9 @@ def test_a_directorys_line_is_its_keyrings_and_fits_a_nodes_file(
     _, out, _ = run(capsys, "tree", "directory", "init", "--keyring", "directory.keys")
     assert out.splitlines() == ["tell everybody:", f'directory = "{address}"']
     code, out, _ = run(capsys, "node", "new", "--keyring", "member.keys", "--directory", address)
-    assert (code, parse_config(out.encode(), home / "node.toml").settings.directory) == (0, address)
+    assert (code, parse_config(out.encode(), home / "node.toml").settings.directories) == (0, (address,))
+    code, _, err = run(capsys, "node", "new", "--keyring", "k", "--directory", address, "--directory", address)
+    assert (code, "tree.directory names a directory twice" in err) == (3, True)
 
 
 def test_a_node_is_of_one_mode(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
