@@ -238,7 +238,7 @@ def test_a_topic_keeps_its_blind_and_once_granted_its_routing() -> None:
 
 def test_a_publishers_certificate_tells_the_cover_share_in_thousandths() -> None:
     people = make_authority_members()
-    assert published(people.alice, NOW).cover == 780
+    assert published(people.alice, NOW).cover == 900
     for share, cover in ((0, 0), (0.0004, 0), (0.3333, 333), (1, 1000)):
         state = issuer.declare(people.authority, TopicRecord(TOPIC, Schema(), share), people.entropy)
         _, dora = issuer.grant_ready(state, "dora", [(TOPIC, "publisher")], NOW, EPOCHS, people.entropy)
@@ -253,7 +253,7 @@ def test_a_cover_share_that_changed_breaks_no_certificate_of_an_older_grant() ->
     keys = alice.keys_at(NOW + 1).topic(TOPIC)
     assert keys.certificate is not None
     keys.check_publisher(keys.certificate, state.root, NOW + 1)
-    assert keys.certificate.leaf.cover == 780
+    assert keys.certificate.leaf.cover == 900
 
 
 def test_in_the_paper_profile_certificates_have_neither_lineage_nor_cover() -> None:

@@ -130,8 +130,47 @@ def test_a_node_without_a_reason_joins_only_after_a_child_has_asked() -> None:
 # --- inside an epoch ----------------------------------------------------------------------------------------
 
 
-def test_a_late_subscriber_waits_for_the_edge_and_sends_nothing_before() -> None:
+@pytest.mark.parametrize("when", ["never", "before", "in the window", "in the epoch", "and not again"])
+def test_a_member_with_a_grant_sends_the_same_whether_and_whenever_it_subscribes(when: str) -> None:
+    """Over two epochs, message by message and at the same moments."""
+
+    def sent(when: str) -> list[tuple[int, str, Message]]:
+        bench = SingleHardenedNode("subscriber")
+        if when == "before":
+            bench.node.subscribe(LABEL, bench.now)
+        bench.hear("a", root_advert())
+        said = bench.run(2)
+        if when == "in the window":
+            bench.node.subscribe(LABEL, bench.now)
+        said += bench.run(RULES.window_periods + 2)
+        if when in ("in the epoch", "and not again"):
+            bench.node.subscribe(LABEL, bench.now)
+        said += bench.run(10)
+        if when == "and not again":
+            bench.node.unsubscribe(1, bench.now)
+        ahead(bench)
+        bench.hear("a", root_advert(later=1))
+        return said + bench.run_until(EDGE_US + 30 * PERIOD_US)
+
+    assert sent(when) == sent("never")
+    assert len(only(sent(when), Subscribe)) == 2
+
+
+def test_a_late_subscriber_with_a_grant_reads_at_once() -> None:
     bench = SingleHardenedNode("subscriber")
+    bench.hear("a", root_advert())
+    bench.run(RULES.window_periods + 2)
+    number = bench.node.subscribe(LABEL, bench.now)
+    assert bench.events() in ([], [Waiting(number, bench.now)])
+    bench.send("a", certified_notify(b"x"))
+    assert bench.delivered() == [b"x"]
+
+
+NO_COVERS = with_rules(covers=False)
+
+
+def test_without_covers_a_late_subscriber_waits_for_the_edge_and_sends_nothing_before() -> None:
+    bench = SingleHardenedNode("subscriber", config=NO_COVERS)
     bench.hear("a", root_advert())
     bench.run(2)
     number = bench.node.subscribe(LABEL, bench.now)
@@ -144,8 +183,8 @@ def test_a_late_subscriber_waits_for_the_edge_and_sends_nothing_before() -> None
     assert bench.delivered() == [b"x"]
 
 
-def test_a_subscriber_that_comes_after_the_next_mesh_formed_waits_for_the_one_after() -> None:
-    bench = SingleHardenedNode("subscriber")
+def test_without_covers_a_subscriber_that_comes_after_the_next_mesh_formed_waits_for_the_one_after() -> None:
+    bench = SingleHardenedNode("subscriber", config=NO_COVERS)
     bench.hear("a", root_advert())
     ahead(bench)
     bench.hear("a", root_advert(later=1))
@@ -237,8 +276,9 @@ def test_unsubscribing_changes_nothing_on_the_wire_before_the_edge() -> None:
     ahead(bench)
     bench.hear("a", root_advert(later=1))
     said = bench.run_until(EDGE_US + 30 * PERIOD_US)
-    assert only(said, Unsubscribe) == only(said, Subscribe) == []
-    assert bench.node.overlay.branches.tokens() == []
+    assert only(said, Unsubscribe) == []
+    assert len(only(said, Subscribe)) == 1  # The grant remains, and with it the reason to ask.
+    assert bench.node.overlay.branches.tokens() == [token(1)]
 
 
 def test_a_node_that_unsubscribes_delivers_no_more_notifications_but_forwards_them() -> None:

@@ -208,6 +208,7 @@ def test_after_the_grant_ended_an_already_sealed_notification_is_not_sent() -> N
         lambda token, lineage, members, now: now,
         lambda: 0,
         launch,
+        lambda lineage, now: 0,
         SendSlots(StickyChoices(ring("publisher").membership.link), 0, epoch_us=EPOCH_US),
         lambda record, pending: None,
         rng,

@@ -69,7 +69,7 @@ def relay(*, passes: bool, neighbours: str = "a b c d", **changed: object) -> Si
 
 def publisher(neighbours: str = "a b c", **changed: object) -> tuple[SingleHardenedNode, str]:
     """A publisher that knows a root, and the first neighbour of its stems."""
-    bench = SingleHardenedNode("publisher", neighbours, with_rules(**changed))
+    bench = SingleHardenedNode("publisher", neighbours, with_rules(**changed), seed=5)
     bench.node.advertise(TOPIC, bench.now)
     for name in bench.names:
         bench.hear(name, root_advert())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import pairwise
 from math import sqrt
 
 from veilcast.crypto.secret import Secret
-from veilcast.mesh.sticky_choices import COVER_LIFE_EPOCHS, StickyChoices
+from veilcast.mesh.sticky_choices import StickyChoices
 
 NAMES = [f"n{number}".encode() for number in range(8)]
 
@@ -29,8 +27,8 @@ def test_a_member_makes_the_same_choices_after_a_restart() -> None:
     assert order(before, lineage(1)) == order(after, lineage(1))
     assert before.choose_first_relay(NAMES) == after.choose_first_relay(NAMES)
     assert before.relay_rank(NAMES[0], NAMES[1]) == after.relay_rank(NAMES[0], NAMES[1])
-    for epoch in range(100):
-        assert before.is_cover(lineage(1), epoch, 0.5) == after.is_cover(lineage(1), epoch, 0.5)
+    for number in range(100):
+        assert before.is_cover(lineage(number), 0.5) == after.is_cover(lineage(number), 0.5)
 
 
 def test_the_order_of_parents_does_not_depend_on_the_present_neighbours() -> None:
@@ -92,38 +90,18 @@ def test_the_coin_of_a_predecessor_is_fixed_and_fair() -> None:
 def test_as_many_cover_a_topic_as_it_asks_for() -> None:
     cases = 500
     for share in (0.0, 0.25, 0.78, 1.0):
-        for epoch in (0, 100_000):
-            covers = sum(choices(number).is_cover(lineage(number % 7), epoch, share) for number in range(cases))
-            assert abs(covers / cases - share) <= 4 * sqrt(share * (1 - share) / cases)
+        covers = sum(choices(number).is_cover(lineage(number % 7), share) for number in range(cases))
+        assert abs(covers / cases - share) <= 4 * sqrt(share * (1 - share) / cases)
 
 
 def test_covering_one_topic_is_independent_of_covering_another() -> None:
     cases = 500
-    both = sum(
-        choices(n).is_cover(lineage(1), 50, 0.5) and choices(n).is_cover(lineage(2), 50, 0.5) for n in range(cases)
-    )
+    both = sum(choices(n).is_cover(lineage(1), 0.5) and choices(n).is_cover(lineage(2), 0.5) for n in range(cases))
     assert abs(both / cases - 0.25) < 4 * sqrt(0.25 * 0.75 / cases)
 
 
-@cache
-def histories() -> list[list[bool]]:
-    """Whether each of some members covers a topic that asks for half of all, epoch by epoch."""
-    return [[who.is_cover(lineage(1), epoch, 0.5) for epoch in range(1000, 1400)] for who in map(choices, range(60))]
-
-
-def test_covers_turn_over_as_subscriptions_do() -> None:
-    """In one epoch one life in `COVER_LIFE_EPOCHS` ends, and every second time the next draw gives the same result."""
-    ended = sum(before and not after for states in histories() for before, after in pairwise(states))
-    stood = sum(sum(states[:-1]) for states in histories())
-    assert abs(ended / stood - 1 / (2 * COVER_LIFE_EPOCHS)) < 4 * sqrt(1 / (2 * COVER_LIFE_EPOCHS) / stood)
-
-
-def test_how_long_a_cover_stays_does_not_depend_on_how_long_it_has_been_one() -> None:
-    """The geometric distribution has no memory: a cover of a mean life is as likely to end as any."""
-    ended = stood = 0
-    for states in histories():
-        for place in range(COVER_LIFE_EPOCHS, len(states) - 1):
-            if all(states[place - COVER_LIFE_EPOCHS : place + 1]):
-                stood += 1
-                ended += not states[place + 1]
-    assert abs(ended / stood - 1 / (2 * COVER_LIFE_EPOCHS)) < 4 * sqrt(1 / (2 * COVER_LIFE_EPOCHS) / stood)
+def test_a_larger_share_keeps_all_covers_of_a_smaller_one() -> None:
+    """So a topic that is declared again with more cover ends no cover."""
+    for number in range(200):
+        shares = [choices(number).is_cover(lineage(1), share) for share in (0.0, 0.3, 0.78, 0.9, 1.0)]
+        assert shares == sorted(shares)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from veilcast.machine import Delay
+from veilcast.mesh.config import MeshConfig
 from veilcast.node.member_view import MemberFacts, MemberView
 
 
@@ -33,7 +34,7 @@ class Machine:
 def facts_of(
     mode: str, machine: Machine, neighbours: int = 0, unreachable: dict[str, str] | None = None
 ) -> MemberFacts:
-    config: Any = SimpleNamespace(mode=mode, profile="paper")
+    config: Any = SimpleNamespace(mode=mode, profile="paper", settings=MeshConfig())
     leaf = SimpleNamespace(last=10)
     membership = SimpleNamespace(certificate=SimpleNamespace(leaf=leaf))
     keyring: Any = SimpleNamespace(membership=membership, epoch_us=1)

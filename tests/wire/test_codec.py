@@ -208,6 +208,7 @@ def test_type_bytes_are_never_reused_or_renumbered() -> None:
         26: "Show",
         27: "Admit",
         28: "Surroundings",
+        29: "Parcel",
         0x40: "EnrolClient",
         0x41: "Blind",
         0x42: "Blinded",

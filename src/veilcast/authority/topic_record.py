@@ -3,10 +3,15 @@
 Every holder of a grant gets the record with it, so all members route and cover alike. The record names the topic and is
 therefore as confidential as the grant; it never travels in the clear.
 
-Cover. `choose_cover_share` is a rule of thumb with measured numbers behind it: the share of other members that must act
-as subscribers, so that insiders who watch for fifty epochs tell subscribers from others hardly better than by guessing
-(AUC at most 0.55). The share grows with the share of members that may be insiders. Where many members subscribe,
-sending to all costs little more and leaves nothing to tell.
+Cover. `choose_cover_share` gives the share of other members that act as subscribers.
+
+1. Covers act for life, and every holder of a grant acts, so insiders who watch for ever learn at most who acts. A
+   subscriber always does, and another member with probability kappa. So the AUC of the best guess is at most
+   1 - kappa / 2, after any number of epochs: .55 for the share `high`.
+2. Lower shares rely on what insiders can see from their places, and so on their number. They were measured for fifty
+   epochs.
+3. Sending to all leaves nothing to tell. A notification then costs 4 % more messages than with `high` among 12 to 50
+   members, and 5 % more among 500. So small groups send to all, and so do topics that many members read.
 """
 
 from __future__ import annotations
@@ -26,8 +31,8 @@ from veilcast.topics import Schema
 Privacy: TypeAlias = Literal["low", "medium", "high"]
 
 
-COVER_SHARES: Final[dict[Privacy, float]] = {"low": 0.25, "medium": 0.55, "high": 0.78}
-"""For insiders that are a hundredth, a twentieth and a tenth of the members."""
+COVER_SHARES: Final[dict[Privacy, float]] = {"low": 0.25, "medium": 0.55, "high": 0.9}
+"""For insiders that are a hundredth and a twentieth of the members; and for any, and for any time."""
 
 
 Profile: TypeAlias = Literal["hardened", "paper"]
@@ -109,17 +114,21 @@ def check_topic(topic: str) -> None:
 
 
 def choose_cover_share(privacy: Privacy, *, subscribers: int | None = None, members: int | None = None) -> float:
-    """The share of others that act as subscribers. The sizes of topic and network count if both are given."""
-    if subscribers is None and members is None:
+    """The share of others that act as subscribers, by the sizes of the topic and of the network, where given."""
+    if members is None and subscribers is None:
         return COVER_SHARES[privacy]
-    if subscribers is None or members is None:
-        raise ConfigError("a topic's size is the number of its subscribers and that of all members; give both")
-    if members < 1 or not 0 <= subscribers <= members:
+    if members is None:
+        raise ConfigError("a number of subscribers says something only beside that of all members; give both")
+    if members < 1 or not 0 <= (subscribers or 0) <= members:
         raise ConfigError("a topic has from none to all of the members as subscribers, and there is at least one")
-    return 1.0 if subscribers >= BROADCAST_SHARE * members else COVER_SHARES[privacy]
+    many = subscribers is not None and subscribers >= BROADCAST_SHARE * members
+    return 1.0 if many or members <= SMALL_GROUP else COVER_SHARES[privacy]
 
 
 TOPIC_MAX: Final = 200
 BROADCAST_SHARE: Final = 0.2
 """The share of members that subscribe from which on every member acts as a subscriber."""
+SMALL_GROUP: Final = 64
+"""Members up to which every member acts as a subscriber of every topic. A multiple of the members that one node is
+linked with: the mesh of such a group has nearly all members in it anyway."""
 _PURPOSE: Final = b"veilcast/topic"

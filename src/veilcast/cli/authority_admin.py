@@ -91,10 +91,11 @@ def init(arguments: argparse.Namespace, context: Context) -> Report:
 
 def topic(arguments: argparse.Namespace, context: Context) -> Report:
     schema = Schema(tuple(parse_attribute(text) for text in arguments.attribute))
-    cover = _cover(arguments)
+    given = _cover(arguments)
     with lock_directory(arguments.dir):
         authority, secret = open_authority(context, arguments)
         known = authority.topics.get(arguments.topic)
+        cover = _default_cover(authority) if given is None and known is None else given
         # Options that are not given leave the declaration as it is.
         record = known.record if known is not None else TopicRecord(arguments.topic, schema)
         record = msgspec.structs.replace(
@@ -238,12 +239,19 @@ def _cover(arguments: argparse.Namespace) -> float | None:
     size: dict[str, int | None] = {"subscribers": arguments.subscribers, "members": arguments.members}
     if arguments.privacy is not None and arguments.cover is not None:
         raise ConfigError("--privacy and --cover both say how much cover there is; give one of them")
-    if arguments.privacy is not None:
-        return choose_cover_share(arguments.privacy, **size)
-    if any(number is not None for number in size.values()):
-        raise ConfigError("--subscribers and --members go with --privacy")
+    is_sized = any(number is not None for number in size.values())
+    if arguments.cover is not None and is_sized:
+        raise ConfigError("--subscribers and --members choose the cover, and --cover states it; give one of them")
+    if arguments.privacy is not None or is_sized:
+        return choose_cover_share(arguments.privacy or "high", **size)
     given: float | None = arguments.cover
     return given
+
+
+def _default_cover(authority: Authority) -> float:
+    """Return the cover share of a new topic, by the number of members that the authority has admitted so far."""
+    members = sum(not member.revoked for member in authority.members.values())
+    return choose_cover_share("high", members=max(1, members))
 
 
 def _report_bulletin(context: Context, directory: Path, authority: Authority, secret: Secret) -> Report:

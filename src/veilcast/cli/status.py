@@ -42,6 +42,8 @@ def _rows(status: Status, now_us: int) -> Iterator[tuple[str, str]]:
     yield "member until", format_time(status.member_until_us)
     if texts.has_covers:
         yield "cover", _cover(status)
+    if status.publications_hidden is not None:
+        yield "publisher", _publisher(status)
     yield "subscriptions", f"{status.subscriptions}, with {pluralize(status.inbox, 'note')} not acknowledged"
     for until_us, count in Counter(status.waiting.values()).items():
         yield f"  {count} waiting", texts.ready(until_us)
@@ -68,7 +70,17 @@ def _cover(status: Status) -> str:
         return "none: the papers' profile is for experiments"
     if not status.subscriptions:
         return "nothing is read here that would need it"
-    return f"{status.cover_share:.0%} of the others act as subscribers of your topics"
+    covered = f"{status.cover_share:.0%} of the others act as subscribers of your topics"
+    return f"{covered}: insiders reach an AUC of {1 - status.cover_share / 2:.2f} at most, for any time"
+
+
+def _publisher(status: Status) -> str:
+    if not status.publications_hidden:
+        return "a member that publishes is named within some tens of publications"
+    return (
+        f"for {status.publications_hidden} publications, a tenth of insiders names a publisher at most 1.5 times as"
+        " often as their share"
+    )
 
 
 def peers(arguments: argparse.Namespace, _: Context) -> Report:

@@ -2,8 +2,10 @@
 
 A parent learns from a subscription that a node at or below the child wants the topic, and when that node knew it. So:
 
-1. All nodes with a reason of their own, subscribers and covers alike, and all relays of the previous epoch, ask at a
-   random moment of a window that opens with the advertisement.
+1. All nodes with a reason of their own, and all relays of the previous epoch, ask at a random moment of a window that
+   opens with the advertisement. A reason is a grant for the topic, used or not, or a draw that makes the node a cover
+   for life. So to subscribe and to unsubscribe changes nothing that a neighbour sees, and no reason ever ends before
+   the grant does.
 2. A node that is first asked by a child follows a little later.
 3. Inside an epoch no node joins for its own sake and no node leaves. A subscription that comes too late waits for the
    next epoch edge, and a relay that lost its children stays until then.
@@ -14,10 +16,11 @@ A parent learns from a subscription that a node at or below the child wants the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Protocol
 
+from veilcast.crypto.certificate import COVER_MAX
 from veilcast.crypto.topic_token import lineage_of
 from veilcast.machine import Address
 from veilcast.mesh.config import HardeningConfig
@@ -46,6 +49,7 @@ class BatchJoinPolicy(BaselinePolicy):
         rules: HardeningConfig,
         context: JoinContext,
         choices: StickyChoices,
+        holds_grant: Callable[[bytes, int], bool],
         *,
         period_us: int,
         epoch_us: int,
@@ -53,7 +57,7 @@ class BatchJoinPolicy(BaselinePolicy):
     ) -> None:
         super().__init__(context)
         self._context: JoinContext = context
-        self._rules, self._choices, self._rng = rules, choices, rng
+        self._rules, self._choices, self._holds_grant, self._rng = rules, choices, holds_grant, rng
         self._period_us, self._epoch_us = period_us, epoch_us
         self._parts: dict[bytes, _MeshPart] = {}
         self._linked_us: int | None = None
@@ -67,8 +71,10 @@ class BatchJoinPolicy(BaselinePolicy):
         leaf = best.advert.certificate.leaf
         lineage = lineage_of(best.advert.certificate, best.advert.cell)
         part = self._parts[token] = _MeshPart(lineage, leaf.first)
-        covers = self._rules.covers and self._choices.is_cover(lineage, leaf.first, leaf.cover / 1000)
-        if self._context.is_subscribed(token) or covers or self._was_relay(part):
+        covers = self._rules.covers and (
+            self._holds_grant(leaf.lineage, leaf.first) or self._choices.is_cover(lineage, leaf.cover / COVER_MAX)
+        )
+        if covers or self._context.is_subscribed(token) or self._was_relay(part):
             part.joins_us = self._draw_time(self._rules.window_periods, now)
 
     def on_message(self, message: Message, source: Address, now: int) -> None:

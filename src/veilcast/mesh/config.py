@@ -210,9 +210,13 @@ class HardeningConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     insiders that compare the times of notifications with the presence of members (see `send_slots`). All nodes must use
     the same value, because roots are called that much earlier."""
     hold_back_epochs: float = 0.0
-    """The root delays every notification by a random time up to this. Defends against observers that compare
-    publications with the presence of members. Publishers must use the same value, so that they do not repeat too soon.
-    """
+    """Every notification is delayed by a random time up to this: in parcels by a whole number of epochs, which its
+    publisher draws, and otherwise by the root. Defends against observers that compare publications with the presence of
+    members. All nodes must use the same value."""
+    parcel_periods: int = 0
+    """Length of a stretch, in heartbeats: in each, every member sends a parcel to each root (see `cover_stems`). It
+    costs some five messages for each member and stretch, and each publication about a stretch and a half. 0 sends no
+    parcels: then insiders on a stem see when its publisher publishes. All nodes must use the same value."""
     call_periods: int = 96
     """Time after which a publisher calls for a root again: longer than an election."""
     bit_periods: int = 4
@@ -224,8 +228,9 @@ class HardeningConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     volunteer: bool = True
     """True: stand for election. A root carries its topic's whole traffic, and is known."""
     covers: bool = True
-    """True: act as a subscriber where a topic asks for it. A node that does not carries less, and exposes its own
-    subscriptions. The lab turns it off for insiders, which have no reason to be covers."""
+    """True: act as a subscriber of every topic that the keyring has a grant for, and of others where the draw says so.
+    A node that does not carries less, and exposes its own subscriptions. The lab turns it off for insiders, which have
+    no reason to be covers."""
     passages_max: int = 4096
     """Stem messages whose way back is remembered."""
     pending_max: int = 1024
@@ -247,6 +252,8 @@ class HardeningConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError("hardening.onward must be at least 0 and less than 1")
         if not 0 <= self.departure_epochs <= DEPARTURE_EPOCHS_MAX:
             raise ConfigError(f"hardening.departure_epochs must be between 0 and {DEPARTURE_EPOCHS_MAX}")
+        if self.parcel_periods != 0 and self.parcel_periods < 4:
+            raise ConfigError("hardening.parcel_periods is at least 4, or 0 for no parcels")
         if not 0 <= self.hold_back_epochs < inf or self.uptime_periods < 1:
             raise ConfigError(
                 "hardening.hold_back_epochs must be finite and not negative, and uptime_periods at least 1"

@@ -9,7 +9,7 @@ notification. A notification carries its publisher's certificate, because the ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from math import ceil
 
@@ -20,26 +20,36 @@ from veilcast.authority.keyring import EpochKeys, TopicKeys
 from veilcast.core.outbox import PendingPublication
 from veilcast.core.publication import check_certified_notify, check_publishable, notification_id, open_certified_notify
 from veilcast.crypto.certificate import CertificateChain
+from veilcast.crypto.noise import Keypair
 from veilcast.crypto.topic_token import lineage_of
 from veilcast.errors import AuthorityError, ConfigError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Event, Publication
 from veilcast.mesh.advertisements import check_call
 from veilcast.mesh.anchors import make_route_table
 from veilcast.mesh.batch_join import BatchJoinPolicy
+from veilcast.mesh.cover_stems import CoverStems, ParcelAddress, check_parcel, read_parcel
 from veilcast.mesh.first_relay import FirstRelay
 from veilcast.mesh.mass_failure import MassFailure
 from veilcast.mesh.outbox import StemOutbox
 from veilcast.mesh.profile import ProfileContext
 from veilcast.mesh.replay import make_seen_ids
-from veilcast.mesh.roots import RootAnchorRules, RootDelay, RootElections, check_root_advert, extract_call
+from veilcast.mesh.roots import (
+    RootAnchorRules,
+    RootDelay,
+    RootElections,
+    check_root_advert,
+    extract_call,
+    leading_origin,
+)
 from veilcast.mesh.routes import AdvertisedOrigin
 from veilcast.mesh.send_slots import SendSlots
-from veilcast.mesh.stem import Cargo, StemChoices, Stems
+from veilcast.mesh.stem import Cargo, StemChoices, Stems, cargo_id
 from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.mesh.topic_overlay import MeshOverlay
 from veilcast.topics import Conjunction, Schema
+from veilcast.wire import encode
 from veilcast.wire.base import Message
-from veilcast.wire.mesh import Advert, Call, Greet, Notify, Stem, StemReceipt
+from veilcast.wire.mesh import Advert, Call, Greet, Notify, Parcel, Stem, StemReceipt
 
 
 class HardenedProfile:
@@ -67,7 +77,7 @@ class HardenedProfile:
         )
         self.overlay = MeshOverlay(config, members, beats, routes)
         self._join_policy = BatchJoinPolicy(
-            rules, self.overlay, choices, period_us=period_us, epoch_us=self._epoch_us, rng=rng
+            rules, self.overlay, choices, self._holds_grant, period_us=period_us, epoch_us=self._epoch_us, rng=rng
         )
         self.overlay.policy = self._join_policy
         self._roots = RootElections(config, self.overlay, self._keys_at, entropy, epoch_us=self._epoch_us, now=now)
@@ -80,6 +90,17 @@ class HardenedProfile:
             circle_us=rules.retry_periods * period_us // 2,
             passages_max=rules.passages_max,
         )
+        self._link_key = Keypair(keyring.membership.link)
+        self._cover_stems = CoverStems(
+            self._parcel_addresses,
+            self._stems.launch,
+            rng,
+            entropy,
+            stretch_us=rules.parcel_periods * period_us if rules.covers else 0,
+            period_us=period_us,
+            waiting_max=rules.pending_max,
+            held_epochs=int(rules.hold_back_epochs),
+        )
         send_slots = SendSlots(choices, rules.departure_epochs, epoch_us=self._epoch_us)
         self._epochs_ahead = send_slots.epochs_ahead
         self._outbox = StemOutbox(
@@ -89,7 +110,8 @@ class HardenedProfile:
             self._has_way,
             self._roots.estimate_mesh_ready_us,
             lambda: self.first_relay.beats_until_choice,
-            self._stems.launch,
+            self._launch,
+            self._cover_stems.hold_epochs,
             send_slots,
             records.settle,
             rng,
@@ -135,6 +157,7 @@ class HardenedProfile:
 
     def withdraw(self, record: int) -> None:
         self._outbox.withdraw(record)
+        self._cover_stems.clear()
 
     def subscribe(self, topic: str, interests: Sequence[Conjunction], now: int) -> int | None:
         self._keys_of(topic, epoch_of(now, self._epoch_us)).for_interests(
@@ -222,6 +245,7 @@ class HardenedProfile:
         self._roots.beat(now)
         self.overlay.policy.beat(now)
         self._outbox.beat(now)
+        self._cover_stems.beat(now)
         while (held := self._root_delay.pop_due(now)) is not None:
             self._release(*held, now)
 
@@ -234,6 +258,7 @@ class HardenedProfile:
             "calls": self._roots.size(),
             "passages": self._stems.size(),
             "held": len(self._root_delay),
+            "parcels": self._cover_stems.size(),
         }
 
     # --- StemContext
@@ -252,21 +277,34 @@ class HardenedProfile:
 
     def check_cargo(self, cargo: Cargo, now: int) -> None:
         epoch = epoch_of(now, self._epoch_us)
-        if isinstance(cargo, Call):
+        if isinstance(cargo, Parcel):
+            check_parcel(cargo)
+            if not self._has_root(cargo.token):
+                raise StaleError("a parcel for a root that this node does not know")
+        elif isinstance(cargo, Call):
             check_call(cargo, self._keyring.root, self._first_kept_epoch(now), epoch + self._epochs_ahead)
         else:
             check_certified_notify(cargo, self._keyring.root, epoch - 1, epoch + 1)
 
     def deliver_at_root(self, cargo: Cargo, name: bytes, now: int) -> bool:
+        if isinstance(cargo, Parcel):
+            self._accept_parcel(cargo, now)
+            return False
         if isinstance(cargo, Call):
             self._roots.add_call(cargo, now)
             return True
+        return self._hold(cargo, name, None, now)
+
+    def _hold(self, cargo: Notify, name: bytes, release_us: int | None, now: int) -> bool:
+        """As the root, hold a notification until `release_us`, or for a time that this node draws. True if it is
+        finished."""
         if notification_id(cargo) in self._seen:
             return True
         if not self._root_delay.can_hold(name):
             return False
-        stands_us = min((self._roots.own_mesh_ready_us(token) for token in self._meshes_of(cargo)), default=now)
-        if self._root_delay.hold(name, cargo, stands_us, now):
+        ready_us = min((self._roots.own_mesh_ready_us(token) for token in self._meshes_of(cargo)), default=now)
+        stands_us = max(ready_us, now if release_us is None else release_us)
+        if self._root_delay.hold(name, cargo, stands_us, now, is_drawn=release_us is not None):
             return False
         self._pass_on(cargo, None, now)
         return True
@@ -297,6 +335,45 @@ class HardenedProfile:
             self._outbox.confirm(name)
 
     # --- internal
+
+    def _parcel_addresses(self, now: int) -> Iterator[ParcelAddress]:
+        """The roots of the meshes of this epoch, as far as this node knows them."""
+        for call in self._roots.calls_of(epoch_of(now, self._epoch_us)):
+            origin = leading_origin(self.overlay.reachable_origins(call.token))
+            if origin is not None and origin.advert.root is not None:
+                root = origin.advert.root.membership.leaf.subject
+                topic = call.certificate.leaf.lineage
+                yield ParcelAddress(topic, lineage_of(call.certificate, call.cell), call.token, root)
+
+    def _launch(self, cargo: Cargo, lineage: bytes, now: int) -> bool:
+        """Send an own cargo: in a parcel where there is a root, and otherwise in the open. False while the first relay
+        is away."""
+        if isinstance(cargo, Parcel) or cargo.certificate is None:
+            return self._stems.launch(cargo, lineage, now)
+        data, topic = encode(cargo), lineage_of(cargo.certificate, cargo.cell)
+        if not self._mass_failure.is_active(now) and self._cover_stems.put(topic, data, now):
+            return self._stems.has_first_relay(lineage)
+        return self._cover_stems.launch_in_the_open(cargo, lineage, now)
+
+    def _accept_parcel(self, parcel: Parcel, now: int) -> None:
+        """As the root, take what a parcel contains, without an acknowledgement."""
+        cargo = read_parcel(parcel, self._link_key)
+        if isinstance(cargo, Call):
+            self.check_cargo(cargo, now)
+            self._roots.add_call(cargo, now)
+        elif cargo is not None:
+            epoch = epoch_of(now, self._epoch_us)
+            last = epoch + 1 + int(self._rules.hold_back_epochs)
+            first = check_certified_notify(cargo, self._keyring.root, epoch - 1, last).leaf.first
+            release_us = self._cover_stems.release_us(first * self._epoch_us, (first + 1) * self._epoch_us, now)
+            self._hold(cargo, cargo_id(encode(cargo)), release_us, now)
+
+    def _confirm_own(self, certificate: CertificateChain, notify: Notify) -> None:
+        """An own publication came back through the mesh. That proves nothing if a relay of the stem could read it."""
+        if certificate.leaf.lineage in self._publishing:
+            name = cargo_id(encode(notify))
+            if self._cover_stems.was_sealed(name):
+                self._outbox.confirm(name)
 
     def _begin_mass_failure(self, now: int) -> None:
         """A mass failure begins. Messages in flight may have ended at silent neighbours, so they are sent and forwarded
@@ -339,6 +416,7 @@ class HardenedProfile:
             self._open(certificate, notify, now)
             raise StaleError("a notification of a mesh that this node is not in")
         self._seen.add(name)
+        self._confirm_own(certificate, notify)
         self._mass_failure.remember(notify, now)
         self._post([neighbour for neighbour in near if neighbour != source], notify)
         self._open(certificate, notify, now)
@@ -408,6 +486,12 @@ class HardenedProfile:
         if epoch not in self._keys:
             self._keys[epoch] = self._keyring.keys_at(epoch)
         return self._keys[epoch]
+
+    def _holds_grant(self, lineage: bytes, epoch: int) -> bool:
+        """True if the keyring has a grant of any role for the topic of this lineage in this epoch."""
+        with suppress(AuthorityError):
+            return any(keys.record.lineage == lineage for keys in self._keys_at(epoch).topics.values())
+        return False
 
     def _keys_of(self, topic: str, epoch: int) -> TopicKeys:
         keys = self._keys_at(epoch).topic(topic)

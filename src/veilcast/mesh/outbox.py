@@ -1,6 +1,7 @@
 """The outbox of a hardened publisher: publications on their way to the root, and calls for a root.
 
-A publication is sent over the stem, and repeated until the root acknowledges it. While the first relay is away or there
+A publication is sent over the stem, and repeated until the root acknowledges it or, sent in a parcel, until it comes
+back through the mesh. While the first relay is away or there
 is no root it waits, however long. The owner is told at intervals, and only the owner can withdraw it. After an epoch
 edge it is sealed again with the new epoch's keys; subscribers identify it by its number in the publisher's stream.
 
@@ -48,6 +49,7 @@ class StemOutbox:
         forms_us: Callable[[bytes, bytes, int, int], int],
         settling: Callable[[], int],
         launch: LaunchStem,
+        hold_epochs: Callable[[bytes, int], int],
         send_slots: SendSlots,
         settle: Callable[[int, PendingPublication], None],
         rng: Random,
@@ -58,10 +60,12 @@ class StemOutbox:
         rules, period_us = config.hardening, config.heartbeat_us
         self._keys_of, self._launch, self._send_slots, self._settle = keys_of, launch, send_slots, settle
         self._has_root, self._has_way, self._forms_us = has_root, has_way, forms_us
-        self._settling, self._period_us = settling, period_us
+        self._settling, self._period_us, self._hold_epochs = settling, period_us, hold_epochs
+        self._last_release: dict[bytes, int] = {}
         self._rng, self._entropy, self._epoch_us = rng, entropy, epoch_us
-        self._retry_us = rules.retry_periods * period_us + int(rules.hold_back_epochs * epoch_us)
-        self._travel_us = _TRAVEL_PERIODS * period_us + int(rules.hold_back_epochs * epoch_us)
+        held_us = int(rules.hold_back_epochs * epoch_us) + _STRETCHES * rules.parcel_periods * period_us
+        self._retry_us = rules.retry_periods * period_us + held_us
+        self._travel_us = _TRAVEL_PERIODS * period_us + held_us
         self._call_us, self._lead_us = rules.call_periods * period_us, rules.lead_periods * period_us
         usual = 2 * rules.departure_epochs + rules.hold_back_epochs
         self._wait_us = int((rules.wait_epochs + usual) * epoch_us)
@@ -212,19 +216,30 @@ class StemOutbox:
             pending.next_try_us = now + self._retry_us  # The grant has ended; it may be renewed while this waits.
 
     def _send(self, pending: _PendingNotification, now: int) -> None:
-        notify = pending.notify
-        if notify is None or pending.epoch != now // self._epoch_us:
+        notify, epoch = pending.notify, now // self._epoch_us
+        if notify is None or pending.epoch < epoch:
             notify = self._seal(pending, now)
-        if not self._has_way(notify.token):
+        if not self._has_way(notify.token if pending.epoch == epoch else self._keys_in(pending, epoch).token):
             return
         pending.is_blocked = not self._launch(notify, pending.lineage, now)
         if not pending.is_blocked:
             pending.next_try_us = self._send_slots.retry_us(pending.lineage, now + self._retry_us, now)
 
+    def _keys_in(self, pending: _PendingNotification, epoch: int) -> TopicKeys:
+        return self._keys_of(pending.publication.topic, epoch).for_publication(pending.publication.content.publication)
+
     def _seal(self, pending: _PendingNotification, now: int) -> Notify:
-        epoch = now // self._epoch_us
-        topic, content = pending.publication.topic, pending.publication.content
-        keys = self._keys_of(topic, epoch).for_publication(content.publication)
+        """Seal with the keys of the epoch in which the root is to release it: this one, or a later one that is drawn.
+        A publication is never put off less than an earlier one of its lineage: subscribers get them in order."""
+        epoch, content = now // self._epoch_us, pending.publication.content
+        keys = self._keys_in(pending, epoch)
+        lineage = keys.lineage
+        if self._hold_epochs(lineage, now):
+            drawn = epoch + self._rng.randrange(self._hold_epochs(lineage, now) + 1)
+            with suppress(AuthorityError, LocalError):  # The grant ends before that epoch.
+                later = max(drawn, self._last_release.get(lineage, 0))
+                keys, epoch = self._keys_in(pending, later), later
+            self._last_release[lineage] = epoch
         pending.notify = notify = make_certified_notify(keys, content, self._entropy)
         pending.epoch = epoch
         pending.lineage = keys.record.lineage  # The lineage of the whole topic: its cells share one first relay.
@@ -271,5 +286,8 @@ class _PendingCall:
         self.is_blocked = False
 
 
+_STRETCHES: Final = 3
+"""Stretches that a parcel may take: it leaves at the end of the next one, and is released at the end of the one after.
+"""
 _TRAVEL_PERIODS: Final = 2
 """Heartbeats that a publication takes from its publisher to its subscribers, once the mesh has formed."""

@@ -95,6 +95,10 @@ class RootElections:
             if call.certificate.leaf.first >= since and lineage_of(call.certificate, call.cell) == lineage
         ]
 
+    def calls_of(self, epoch: int) -> list[Call]:
+        """The known calls of this epoch."""
+        return [call for call in self._calls.values() if call.certificate.leaf.first == epoch]
+
     def add_call(self, call: Call, now: int) -> bool:
         """Add an authentic call; False if it is known or there is no room.
 
@@ -314,10 +318,10 @@ class RootDelay:
         """True if there is room for this notification, and it is not held already."""
         return name not in self._held and len(self._held) < self._room
 
-    def hold(self, name: bytes, note: Notify, stands_us: int, now: int) -> bool:
+    def hold(self, name: bytes, note: Notify, stands_us: int, now: int, *, is_drawn: bool = False) -> bool:
         """Hold a notification for its time, and until its mesh has formed. False if that is now, and no notification of
-        its token is before it."""
-        due_us = max(now + self._rng.randrange(self._hold_us + 1), stands_us)
+        its token is before it. `is_drawn`: its publisher has drawn the time, which is `stands_us`."""
+        due_us = max(now + (0 if is_drawn else self._rng.randrange(self._hold_us + 1)), stands_us)
         if due_us <= now and all(held.token != note.token for held in self._held.values()):
             return False
         self._held[name] = note

@@ -1,5 +1,7 @@
 """Stems: how a publisher's message reaches the root without revealing where it began.
 
+Most cargoes are parcels (`cover_stems`). Calls and publications travel in the open where there is no root yet.
+
 1. The publisher sends the message to one neighbour, its first relay, and waits while that neighbour is away: another
    first relay would be another sample for an observer (`first_relay`).
 2. A relay forwards it to a neighbour that depends only on the previous hop, or ends the stem, by a coin that also
@@ -35,9 +37,9 @@ from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.wire import decode, encode
 from veilcast.wire.base import Message
 from veilcast.wire.geometry import NOTE_ID
-from veilcast.wire.mesh import Call, Notify, Stem, StemReceipt
+from veilcast.wire.mesh import Call, Notify, Parcel, Stem, StemReceipt
 
-Cargo: TypeAlias = Call | Notify
+Cargo: TypeAlias = Call | Notify | Parcel
 
 
 class StemContext(Protocol):
@@ -51,7 +53,7 @@ class StemContext(Protocol):
         """Send at once, in a frame of its own."""
 
     def check_cargo(self, cargo: Cargo, now: int) -> None:
-        """Raise unless a publisher with a current certificate signed it."""
+        """Raise unless a publisher with a current certificate signed it, or it is a parcel for a root that is known."""
 
     def deliver_at_root(self, cargo: Cargo, name: bytes, now: int) -> bool:
         """This node is the root: accept the cargo. True if it is finished and may be acknowledged."""
@@ -80,11 +82,15 @@ class Stems:
     def launch(self, cargo: Cargo, lineage: bytes, now: int) -> bool:
         """Send an own cargo to the first relay; False while the relay is away."""
         relay = self._choices.first_relay(lineage)
-        if relay is None or relay not in self._context.present_neighbours():
+        if relay is None or not self.has_first_relay(lineage):
             return False
         data = encode(cargo)
         self._forward(Stem(False, data), cargo_id(data), None, relay, now)
         return True
+
+    def has_first_relay(self, lineage: bytes) -> bool:
+        """True if the first relay of own cargoes is present."""
+        return self._choices.first_relay(lineage) in self._context.present_neighbours()
 
     def receive(self, stem: Stem, sender: Address, now: int) -> None:
         cargo, name = decode(stem.cargo), cargo_id(stem.cargo)
@@ -140,9 +146,11 @@ class Stems:
         return len(self._passages)
 
     def _climb(self, cargo: Cargo, data: bytes, name: bytes, source: Address | None, now: int) -> None:
-        certificate = cargo.certificate
-        lineage = lineage_of(certificate, cargo.cell) if certificate is not None else b""
-        for token in dict.fromkeys((cargo.token, *self._roots.tokens_of(lineage))):
+        lineage, tokens = b"", [cargo.token]
+        if not isinstance(cargo, Parcel) and cargo.certificate is not None:
+            lineage = lineage_of(cargo.certificate, cargo.cell)
+            tokens += self._roots.tokens_of(lineage)
+        for token in dict.fromkeys(tokens):
             best = leading_origin(self._context.reachable_origins(token))
             if best is None:
                 continue

@@ -30,6 +30,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Members of the group, including this one, as far as the node knows."""
     cover_share: float
     """Share of the other members that act as subscribers; the smallest among the topics that this node reads."""
+    publications_hidden: int | None = None
+    """Publications for which the bound on naming their publisher holds; None if the mode states no such bound."""
     neighbours: int
     member_until_us: int
     """End of the membership, in Unix microseconds; the authority can extend it."""

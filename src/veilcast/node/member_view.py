@@ -23,6 +23,7 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     members: int
     cover_share: float
+    publications_hidden: int | None = None
     neighbours: int
     member_until_us: int
     hindrances: tuple[str, ...] = ()
@@ -43,6 +44,7 @@ class MemberView:
             profile=self._config.profile,
             members=max(self._member.group_size(), least),
             cover_share=self._cover_share(now),
+            publications_hidden=self._mode.publications_hidden(self._config.settings),
             neighbours=neighbours,
             member_until_us=(self._keyring.membership.certificate.leaf.last + 1) * self._keyring.epoch_us,
             hindrances=self._hindrances(unreachable, now),

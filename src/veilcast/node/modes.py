@@ -111,6 +111,9 @@ class Mode(NamedTuple):
     """From settings and machine, makes the function that updates the files that the machine began from."""
     neighbours_are_members: bool = False
     """True if every connected peer is a member. A link is up before the machine counts its peer as a neighbour."""
+    publications_hidden: Callable[[Any], int | None] = lambda settings: None
+    """From the settings: the number of publications in a month or two for which the stated bound on naming their
+    publisher was measured; None in modes without such a bound."""
     cover_profiles: tuple[Profile, ...] = ()
     """The profiles in which other members act as subscribers of the topics that this node reads."""
 

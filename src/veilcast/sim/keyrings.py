@@ -20,10 +20,12 @@ from veilcast.sim.rng import SeededEntropy, derive_bytes
 from veilcast.topics import Schema
 
 
-def make_hardened_keyring(topic: str, cover: float, epoch_us: int, role: str, number: int) -> Keyring:
+def make_hardened_keyring(
+    topic: str, cover: float, epoch_us: int, role: str, number: int, epochs: int | None = None
+) -> Keyring:
     """The keyring of the member with this number and role; a forwarder's has a membership and no grant."""
     wanted = () if role == "forwarder" else ((topic, role),)
-    return make_keyring(make_topic_records((topic,), cover, "hardened"), epoch_us, wanted, number)
+    return make_keyring(make_topic_records((topic,), cover, "hardened"), epoch_us, wanted, number, epochs=epochs)
 
 
 @cache
@@ -33,13 +35,16 @@ def make_keyring(
     wanted: tuple[tuple[str, Any], ...],
     number: int,
     standing: TlsRole | None = None,
+    epochs: int | None = None,
 ) -> Keyring:
     """The keyring of the member with this number, with one grant for each (topic, role) in `wanted`."""
     roles = [role for _, role in wanted] or ["forwarder"]
     entropy = SeededEntropy(derive_bytes(number, "member", *roles))
     first = epoch_of(START_US, epoch_us)
     authority = _authority(topics, epoch_us)
-    _, keyring = issuer.grant_ready(authority, roles[0], list(wanted), first, KEYRING_EPOCHS, entropy, standing)
+    _, keyring = issuer.grant_ready(
+        authority, roles[0], list(wanted), first, epochs or KEYRING_EPOCHS, entropy, standing
+    )
     return keyring
 
 
@@ -59,4 +64,4 @@ def _authority(topics: tuple[TopicRecord, ...], epoch_us: int) -> Authority:
 
 
 KEYRING_EPOCHS: Final = 64
-"""Number of epochs, from the start of the world, in which the keys are valid."""
+"""Number of epochs, from the start of the world, in which the keys are valid, unless others are asked for."""

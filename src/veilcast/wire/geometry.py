@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from veilcast.crypto import derive, hash_chain, noise_patterns, seal, sign, topic_token, uniform_seal
+from veilcast.crypto import derive, hash_chain, noise_patterns, seal, sealed_box, sign, topic_token, uniform_seal
 
 TOKEN: Final = topic_token.TOKEN
 CHAIN: Final = hash_chain.VALUE
@@ -120,6 +120,14 @@ CARGO_MAX: Final = MESSAGE_MAX - 64
 
 LENGTH_PREFIX: Final = 4
 """Bytes before the content of a padded block."""
+
+BOX_OVERHEAD: Final = sealed_box.OVERHEAD
+
+PARCEL_SIZES: Final = (2048, 8192, 40_960)
+"""Sizes of what parcels contain, padding included. Covers have the first, and so has a publication of up to a thousand
+bytes with its certificates."""
+
+PARCEL_SEALED_MAX: Final = PARCEL_SIZES[-1] + BOX_OVERHEAD
 
 LANES: Final = 3
 """Lanes of a link: control messages, short messages, long messages."""

@@ -214,12 +214,19 @@ class Call(Message, frozen=True):
 
 
 class Stem(Message, frozen=True):
-    """Between a publisher and the root: a `Call` or `Notify`, on a random walk first, and then `climbing` to
-    the root.
+    """Between a member and the root: a `Parcel`, or in the open a `Call` or `Notify`; on a random walk first, and then
+    `climbing` to the root.
     """
 
     climbing: bool
     cargo: Annotated[bytes, Meta(min_length=1, max_length=g.CARGO_MAX)]
+
+
+class Parcel(Message, frozen=True):
+    """The cargo of a cover stem: sealed for the root of this token, of a usual size, and perhaps empty."""
+
+    token: Token
+    sealed: Annotated[bytes, Meta(min_length=g.PARCEL_SIZES[0] + g.BOX_OVERHEAD, max_length=g.PARCEL_SEALED_MAX)]
 
 
 class StemReceipt(Message, frozen=True):
@@ -298,4 +305,5 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     26: Show,
     27: Admit,
     28: Surroundings,
+    29: Parcel,
 }

@@ -17,7 +17,6 @@ from veilcast.lab.models.epochs import MESH_POLICIES, MeshPolicy, run_epochs
 from veilcast.lab.models.graph import Graph, from_edges, restrict_graph, small_world
 from veilcast.lab.models.hardened_mesh import DeliveryCost
 from veilcast.lab.models.mesh import draw_roles
-from veilcast.mesh import sticky_choices as machines
 from veilcast.mesh.config import HardeningConfig, MeshConfig
 from veilcast.mesh.roots import leading_origin
 from veilcast.sim.graphs import watts_strogatz
@@ -61,7 +60,7 @@ def formed(seed: int) -> tuple[World, Graph]:
 
 
 def test_the_same_graph_root_and_habits_give_the_ways_and_the_mesh_of_the_machines() -> None:
-    world, graph = formed(1)
+    world, graph = formed(2)
     names, token = PEOPLE.addresses(), PEOPLE.token(world)
     nodes = [world.machine(name) for name in names]
     ways = [way for node in nodes if (way := leading_origin(node.overlay.reachable_origins(token))) is not None]
@@ -70,8 +69,9 @@ def test_the_same_graph_root_and_habits_give_the_ways_and_the_mesh_of_the_machin
     found = hardened_mesh.find_root_paths(graph, root, order_of(world, graph, parts[0].lineage))
     assert [names[near] for near in np.delete(found.parent, root)] == [way.via for way in ways if not way.is_own]
     share, epoch = round(KAPPA * 1000) / 1000, parts[0].epoch
-    reading = [node.overlay.is_subscribed(token) for node in nodes]
-    acting = [node.overlay.policy._choices.is_cover(parts[0].lineage, epoch, share) for node in nodes]
+    reading = [node._profile._holds_grant(parts[0].lineage, epoch) for node in nodes]
+    assert all(reads for reads, node in zip(reading, nodes, strict=True) if node.overlay.is_subscribed(token))
+    acting = [node.overlay.policy._choices.is_cover(parts[0].lineage, share) for node in nodes]
     mesh = hardened_mesh.form_mesh(found, np.array(reading) | np.array(acting))
     members = [names[node] for node in mesh.members]
     assert members == PEOPLE.mesh_members(world)
@@ -141,15 +141,13 @@ def test_machines_and_model_agree_on_what_a_note_costs() -> None:
         assert abs(mean(mine) - mean(theirs)) < 3 * stdev(mine) * sqrt(1 / len(real) + 1 / len(mine)), field
 
 
-def test_covers_are_a_share_kappa_and_live_as_long_as_those_of_the_machines() -> None:
-    assert hardened_mesh.COVER_LIFE == machines.COVER_LIFE_EPOCHS
+def test_covers_are_a_share_kappa_for_life_or_for_the_mean_life_that_is_asked_for() -> None:
     key = keyed_draws.derive_key(3, "habits")
-    lives = np.array(
-        [hardened_mesh.draw_covers(2_000, 0.5, key, epoch, hardened_mesh.COVER_LIFE) for epoch in range(60)]
-    )
+    lives = np.array([hardened_mesh.draw_covers(2_000, 0.5, key, epoch, 200) for epoch in range(60)])
     assert lives.mean() == pytest.approx(0.5, abs=0.05)
     # A new life draws anew, and comes out the same half of the time.
-    assert np.mean(lives[1:] != lives[:-1]) == pytest.approx(0.5 / hardened_mesh.COVER_LIFE, rel=0.15)
+    assert np.mean(lives[1:] != lives[:-1]) == pytest.approx(0.5 / 200, rel=0.15)
+    assert MeshPolicy().life == 0
     fixed = [hardened_mesh.draw_covers(500, 0.5, key, epoch, 0) for epoch in (0, 40)]
     fresh = [hardened_mesh.draw_covers(500, 0.5, key, epoch, 1) for epoch in (0, 40)]
     assert (fixed[0] == fixed[1]).all()

@@ -29,7 +29,7 @@ def mask(*away: int) -> NDArray[np.bool_]:
 def notes(
     departures: int, hold: int, there: NDArray[np.bool_], opened: NDArray[np.bool_], seed: int = 1
 ) -> PublicationSchedule:
-    return schedule_publications(there, opened, departures, hold, derive_key(seed, "notes"))
+    return schedule_publications(there, there, opened, departures, hold, derive_key(seed, "notes"))
 
 
 def test_without_departures_and_hold_back_every_note_is_read_in_its_epoch_or_when_the_way_opens() -> None:

@@ -17,7 +17,7 @@ from veilcast.lab.models.epochs import Population, settle_population
 from veilcast.lab.models.graph import from_edges, small_world
 from veilcast.lab.models.link_observations import ASKED, AWAY, FOLLOWED, SILENT
 from veilcast.lab.models.mesh import draw_roles
-from veilcast.lab.runs.mesh import epochs_machines
+from veilcast.lab.runs.mesh import epochs_machines, epochs_model
 from veilcast.lab.runs.mesh.epoch_setup import make_policy
 from veilcast.lab.runs.mesh.epoch_tables import RUN, EpochTables
 from veilcast.lab.runs.mesh.epochs_machines import EPOCH_US, HARDENED_MESH, HOP_US, PERIOD_US
@@ -121,12 +121,35 @@ def test_insiders_of_a_town_see_the_mesh_that_its_machines_have_on_their_links()
     assert town.world.now - town.world.start == 83 * PERIOD_US
 
 
-@pytest.mark.parametrize("wrong", [{"kappa": 0.0}, {"attacks": ("leaf",)}, {"hold": 1}, {"steady": False}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kappa": 0.0},
+        {"attacks": ("leaf",)},
+        {"hold": 1},
+        {"parcels": True},
+        {"notes": 0.5},
+        {"steady": False, "departures": 2},
+    ],
+)
 def test_what_machines_do_not_show_is_refused(wrong: dict[str, object]) -> None:
     usual: dict[str, object] = {"kappa": 0.5, "attacks": ("group-testing",), "insiders": 0.1}
     params = MeshEpochs(nodes=20, degree=4, steps=(1,), **(usual | wrong))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="machines"):
         epochs_machines.run(params, 1)
+
+
+def test_publishers_of_the_machines_that_come_and_go_reach_their_readers_and_stems_show_nothing_of_them() -> None:
+    """As in the model, no stem that insiders see carries a publication; and each publication arrives in its time."""
+    params = MeshEpochs(
+        nodes=12, degree=6, kappa=1.0, insiders=0.2, churn=0.1, steps=(12,), steady=False, parcels=True, hold=1,
+        notes=0.5, attacks=("predecessor", "sender"),
+    )  # fmt: skip
+    for run in (epochs_machines.run, epochs_model.run):
+        found = {(each.attack, each.metric): each.value for each in run(params, 3)}
+        assert found["predecessor", "success"] == pytest.approx(1 / 10)  # Nothing was seen: all honest nodes are alike.
+        assert ("sender", "success") in found
+        assert found["", "reached"] > 0.7
 
 
 def test_a_run_of_the_machines_gives_what_one_of_the_kernels_gives() -> None:

@@ -39,12 +39,19 @@ def add_authority(commands: Any) -> None:
         "given several times",
     )
     topic.add_argument(
-        "--privacy", choices=PRIVACY, help="how well subscribers are hidden; sets the share of cover (high)"
+        "--privacy",
+        choices=PRIVACY,
+        help="how well subscribers are hidden from insiders; sets the share of cover in groups of more than 64 (high)",
     )
     topic.add_argument(
-        "--subscribers", type=int, metavar="N", help="with --privacy: expected number of the topic's subscribers"
+        "--subscribers", type=int, metavar="N", help="with --members: expected number of the topic's subscribers"
     )
-    topic.add_argument("--members", type=int, metavar="N", help="with --privacy: expected number of the mesh's members")
+    topic.add_argument(
+        "--members",
+        type=int,
+        metavar="N",
+        help="expected number of the mesh's members, if the authority has not admitted them yet",
+    )
     topic.add_argument(
         "--cover",
         type=float,

@@ -55,9 +55,9 @@ def _node_table(network: LocalNetwork, number: int) -> Table:
     }
 
 
-def _hardening(plan: NetworkPlan) -> dict[str, int]:
+def _hardening(plan: NetworkPlan) -> dict[str, float]:
     """Return the periods of a small network that has just started: floods are short, and no node has been up for
-    long."""
+    long. Publications leave at once: such a network is for a look at it, and not for months."""
     lead = min(_LEAD_MAX, plan.epoch_us // (3 * plan.heartbeat_us))
     return {
         "lead_periods": lead,
@@ -65,6 +65,8 @@ def _hardening(plan: NetworkPlan) -> dict[str, int]:
         "grace_periods": lead,
         "bit_periods": 2,
         "uptime_periods": 1,
+        "parcel_periods": 0,
+        "hold_back_epochs": 0,
     }
 
 

@@ -236,6 +236,14 @@ class MeshEpochs(OverEpochsParams, frozen=True, kw_only=True, tag="mesh.epochs")
     """Hardened mesh: the publisher sends what it has once in this many epochs; 0: in every epoch."""
     hold: int = 0
     """Hardened mesh: longest time that the root delays a notification, in epochs."""
+    parcels: bool = False
+    """Hardened mesh: every member sends parcels over its stem, and a publisher draws how long its notification is held.
+    Needs `steady = false` with the machines."""
+    notes: float = 1.0
+    """Hardened mesh: probability that the publisher writes a notification in an epoch in which it is present."""
+    cover_life: int = 0
+    """Hardened mesh: mean number of epochs after which a cover is drawn again; 0: covers for life, as the machines have
+    them."""
     relay_epochs: int = 0
     """Hardened mesh: after this many epochs the publisher takes another first relay; 0: never."""
     attacks: tuple[str, ...] = ()
@@ -244,9 +252,11 @@ class MeshEpochs(OverEpochsParams, frozen=True, kw_only=True, tag="mesh.epochs")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.check_not_negative("hop_s", "games", "departures", "hold", "relay_epochs")
+        self.check_not_negative("hop_s", "games", "departures", "hold", "cover_life", "relay_epochs")
         if len(set(self.attacks)) < len(self.attacks):
             raise ConfigError("attacks are named once each")
+        if not 0 < self.notes <= 1:
+            raise ConfigError("notes is a probability above 0")
         if self.kappa and (self.games or self.origin == "fresh"):
             raise ConfigError("over epochs a hardened mesh has no games, and keeps its root")
         if not self.kappa and (self.departures or self.hold or self.relay_epochs or not self.steady):

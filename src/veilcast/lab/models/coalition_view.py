@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from veilcast.lab import tables
-from veilcast.lab.models import hardened_mesh
+from veilcast.lab.models import hardened_mesh, keyed_draws
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
 from veilcast.lab.models.link_observations import (
     ASKED,
@@ -38,7 +38,7 @@ from veilcast.lab.models.link_observations import (
 )
 from veilcast.lab.models.mesh import MeshTree
 from veilcast.lab.models.numba_cache import jit
-from veilcast.lab.models.publication_delay import schedule_publications
+from veilcast.lab.models.publication_delay import PublicationSchedule, schedule_publications
 from veilcast.lab.models.rng import Stream, draw_below, stream
 from veilcast.observe import InsiderRow
 
@@ -84,12 +84,26 @@ def watch_epochs(people: Population, conduct: MeshPolicy, count: int) -> Coaliti
             ways.append(epoch_stem(people, conduct, epoch))
     there = present[:, people.publisher]
     opened = np.array([way is not None for way in ways]) if ways else there
-    notes = schedule_publications(there, opened, conduct.departures, conduct.hold, people.key("notes"))
-    passed = [_passages(people, number, way) for number, way in enumerate(ways) if way and notes.departed[number]]
+    notes = schedule_notes(people, conduct, there, opened)
+    # All members send as many parcels of the same sizes, so their passages are the same whoever publishes.
+    shown = [] if conduct.parcels else ways
+    passed = [_passages(people, number, way) for number, way in enumerate(shown) if way and notes.departed[number]]
     passed.append(np.empty((0, 5), np.int32))
     return CoalitionView(
         observer, peer, origin, present, seen, delay, np.concatenate(handed), np.concatenate(passed), notes.delivered
     )
+
+
+def schedule_notes(
+    people: Population, conduct: MeshPolicy, there: NDArray[np.bool_], opened: NDArray[np.bool_]
+) -> PublicationSchedule:
+    """When the publisher's notifications leave it and are released, by the epochs in which it is present and has a way
+    to the root."""
+    key, writes = people.key("notes"), there
+    if conduct.notes < 1:
+        writes = there & keyed_draws.draw_share(key, keyed_draws.WRITES, len(there), 0, conduct.notes)
+    drawn = conduct.parcels
+    return schedule_publications(there, writes, opened, conduct.departures, conduct.hold, key, in_order=drawn)
 
 
 def epoch_stem(people: Population, conduct: MeshPolicy, epoch: Epoch) -> hardened_mesh.StemWalk | None:

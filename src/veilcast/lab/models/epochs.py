@@ -40,8 +40,8 @@ class MeshPolicy:
     """Whether insiders see if a node answers an advert at once or after it was asked itself."""
     kappa: float = 0.0
     """The share of other nodes that ask as if they were readers (covers)."""
-    life: int = hardened_mesh.COVER_LIFE
-    """Mean number of epochs of a cover: 1 draws covers in each epoch, 0 once for all."""
+    life: int = 0
+    """Mean number of epochs of a cover: 1 draws covers in each epoch; 0 once for all, as the machines do."""
     relays: Literal["leave", "stay"] = "leave"
     """Whether a forwarder also asks in the next epoch, needed or not."""
     mu: float = 0.0
@@ -55,12 +55,17 @@ class MeshPolicy:
     """A publisher sends what it has once in this many epochs; 0 or 1: in every epoch."""
     hold: int = 0
     """Largest number of epochs that a root keeps a notification."""
+    parcels: bool = False
+    """Whether every member sends parcels over its stem, so that stems show nothing of a publication. The publisher, and
+    not the root, then draws the epoch of its release."""
+    notes: float = 1.0
+    """Probability that the publisher writes a notification in an epoch in which it is present."""
     relay_epochs: int = 0
     """After this many epochs a publisher takes another first relay; 0: never."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.kappa <= 1 or not 0 <= self.mu <= 1:
-            raise ConfigError("kappa and mu must be shares between 0 and 1")
+        if not 0 <= self.kappa <= 1 or not 0 <= self.mu <= 1 or not 0 <= self.notes <= 1:
+            raise ConfigError("kappa, mu and notes must be shares between 0 and 1")
         if min(self.life, self.games, self.departures, self.hold, self.relay_epochs) < 0:
             raise ConfigError("life, games, departures, hold and relay_epochs must not be negative")
 
@@ -151,6 +156,7 @@ def run_epochs(people: Population, conduct: MeshPolicy, count: int) -> Iterator[
         found = hardened_mesh.find_root_paths(graph, root, order)
         asking = hardened_mesh.draw_covers(graph.nodes, conduct.kappa, life, number, conduct.life) & honest
         asking[people.subscribers] = True
+        asking[people.publisher] |= conduct.kappa > 0  # It holds a grant, and every holder of a grant asks.
         if conduct.relays == "stay":
             asking |= relayed
         asking &= present

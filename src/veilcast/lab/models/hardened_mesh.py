@@ -2,8 +2,8 @@
 
 1. Every node has a parent towards the root: of its neighbours that are nearer to the root, the first in an order that
    it keeps for life.
-2. The mesh contains the nodes that ask for themselves (readers, and covers that act as readers), and all nodes on their
-   paths to the root.
+2. The mesh contains the nodes that ask for themselves (readers, the publisher, and covers, which act as readers for
+   life), and all nodes on their paths to the root.
 3. A publisher's notification goes by a stem to the root and from there down the mesh. The first relay is one neighbour,
    the same for life. Each relay chooses the next by an order and a coin that depend on the previous node. From the
    stem's end the notification climbs the parents to the root.
@@ -252,7 +252,5 @@ def _mesh_depths(parent: NDArray[np.int32], root: int) -> NDArray[np.int32]:
     return depth
 
 
-COVER_LIFE: Final = 200
-"""Mean life of a cover in epochs, as in `mesh.sticky_choices`."""
 ONWARD_PROBABILITY: Final = 0.5
 """The probability that a relay forwards a stem, as `onward` in the mesh's configuration."""

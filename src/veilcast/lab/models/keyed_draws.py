@@ -73,4 +73,5 @@ TURNS: Final = 10
 BEATS: Final = 11
 DEPARTURES: Final = 12
 HOLDS: Final = 13
+WRITES: Final = 14
 """The purposes of draws."""

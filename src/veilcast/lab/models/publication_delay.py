@@ -1,9 +1,10 @@
 """When a publisher's notifications leave it, and when readers receive them.
 
-One notification is written in each epoch in which its publisher is present. Notifications leave at departures: one in
-each stretch of `departures` epochs, at an epoch drawn for each stretch. If the publisher or its successor is away then,
-they leave as soon as both are present. The root then keeps every notification for a uniform number of epochs up to
-`hold`, and releases the oldest first.
+One notification is written in each epoch in which its publisher is present, or in some. Notifications leave at
+departures: one in each stretch of `departures` epochs, at an epoch drawn for each stretch. If the publisher or its
+successor is away then, they leave as soon as both are present. The root then keeps every notification for a uniform
+number of epochs up to `hold`, and releases the oldest first. Where notifications leave in parcels, their publisher
+draws the number in the root's place, and none is released before an earlier one.
 """
 
 from __future__ import annotations
@@ -31,21 +32,28 @@ class PublicationSchedule:
 
 
 def schedule_publications(
-    there: NDArray[np.bool_], opened: NDArray[np.bool_], departures: int, hold: int, key: np.uint64
+    there: NDArray[np.bool_],
+    writes: NDArray[np.bool_],
+    opened: NDArray[np.bool_],
+    departures: int,
+    hold: int,
+    key: np.uint64,
+    *,
+    in_order: bool = False,
 ) -> PublicationSchedule:
-    """`there` and `opened` say for each epoch whether the publisher was present, and whether its path to the root was
-    open."""
-    left, read, delay = _schedule(there, opened & there, max(1, departures), hold, key)
+    """`there`, `writes` and `opened` say for each epoch whether the publisher was present, whether it wrote something,
+    and whether its path to the root was open. `in_order`: each draw is at least the one before."""
+    left, read, delay = _schedule(writes, opened & there, max(1, departures), hold, key, in_order)
     return PublicationSchedule(left, read, float(delay))
 
 
 @jit
 def _schedule(
-    there: NDArray[np.bool_], opened: NDArray[np.bool_], departures: int, hold: int, key: np.uint64
+    there: NDArray[np.bool_], opened: NDArray[np.bool_], departures: int, hold: int, key: np.uint64, in_order: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], float]:
     count = there.size
     left, read = np.zeros(count, np.int32), np.zeros(count, np.int32)
-    waiting, due, waited, came = 0, 0, 0, 0
+    waiting, due, waited, came, last = 0, 0, 0, 0, 0
     for epoch in range(count):
         stretch = epoch // departures
         waiting += there[epoch]
@@ -56,6 +64,8 @@ def _schedule(
         left[epoch], waiting = due, waiting - due
         for note in range(due):
             until = epoch + int(to_fraction(draw_bits(key, HOLDS, note, epoch, 0)) * (hold + 1))
+            if in_order:
+                until = last = max(until, last)
             if until < count:
                 read[until] += 1
         due = 0

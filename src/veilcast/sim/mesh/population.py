@@ -342,6 +342,7 @@ class MeshPopulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             "passages": mesh.hardening.passages_max,
             "pending": mesh.records_max,
             "held": mesh.hardening.pending_max,
+            "parcels": mesh.hardening.pending_max,
             "neighbours": mesh.neighbours_max,
             "passive": mesh.certified.book_max if mesh.membership == "certified" else mesh.scamp.passive_max,
             "failed": FAILED_MAX,

@@ -147,7 +147,7 @@ def score_stems_and_presence(
         graph, enemy, far, find_first_steps(passed, kept=True), onward
     )
     meets = sights.present[:, first] & sights.present[:, second]
-    leaves, many = _departure_probabilities(meets, max(1, departures))
+    leaves, many = _departure_probabilities(meets, sights.present[:, first], max(1, departures))
     noticed = np.zeros(len(read), np.int32)
     noticed[passed[:, 0]] = 1
     if noticed.any():
@@ -185,16 +185,19 @@ def _walk_likelihood(
 
 
 def _departure_probabilities(
-    meets: NDArray[np.bool_], departures: int
+    meets: NDArray[np.bool_], writes: NDArray[np.bool_], departures: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """E x pairs: the probability that notifications leave, as they do when a pair first meets after a departure; and
-    their expected number."""
+    their expected number. A publisher writes only while it is present (`writes`); the rest waits for its successor."""
     chance, many, apart = np.zeros(meets.shape), np.zeros(meets.shape), np.zeros(meets.shape[1])
+    written = np.zeros(meets.shape[1])
     for epoch, together in enumerate(meets):
         apart += 1
+        written += writes[epoch]
         chance[epoch] = together * (1 - (1 - 1 / departures) ** apart)
-        many[epoch] = chance[epoch] * np.maximum(apart, departures)
-        apart[together] = 0
+        waiting = written if departures == 1 else np.maximum(apart, departures)
+        many[epoch] = chance[epoch] * waiting
+        apart[together] = written[together] = 0
     return chance, many
 
 

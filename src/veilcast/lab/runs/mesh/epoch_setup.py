@@ -60,6 +60,9 @@ def make_policy(params: MeshEpochs) -> MeshPolicy:
         games=params.games,
         departures=params.departures,
         hold=params.hold,
+        life=params.cover_life,
+        parcels=params.parcels,
+        notes=params.notes,
         relay_epochs=params.relay_epochs,
     )
 

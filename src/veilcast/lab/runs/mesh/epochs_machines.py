@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -31,6 +31,7 @@ from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
 from veilcast.lab.measure.delivery_cost import delivery_cost
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
+from veilcast.lab.models.keyed_draws import WRITES, draw_share
 from veilcast.lab.models.rng import stream
 from veilcast.lab.runs.mesh.attack_suite import choose_attackers, score_tables
 from veilcast.lab.runs.mesh.coalition_training import train_coalition_classifiers
@@ -39,7 +40,7 @@ from veilcast.lab.runs.mesh.epoch_tables import RUN, EpochTables
 from veilcast.lab.runs.mesh.insider_tap import InsiderTap
 from veilcast.lab.runs.mesh.mesh_simulation import FAST_HARDENING, MeshSimulation, node_address, node_number
 from veilcast.machine import Address, Delivered, Event
-from veilcast.mesh.config import MeshConfig
+from veilcast.mesh.config import HardeningConfig, MeshConfig
 from veilcast.mesh.sticky_choices import StickyChoices
 from veilcast.sim.keyrings import KEYRING_EPOCHS
 from veilcast.sim.mesh.population import TOPIC
@@ -52,28 +53,61 @@ def run(
 ) -> list[Measure]:
     if params.cover != "none" or params.games or params.origin != "kept":
         raise ConfigError("over epochs the machines run the baseline or a hardened mesh")
-    if params.departures or params.hold or params.relay_epochs or not params.steady:
-        raise ConfigError("over epochs the machines' publishers are always there, and their notes do not wait")
+    if params.departures or params.relay_epochs or params.cover_life:
+        raise ConfigError("over epochs the machines' publishers send at once, and their first relays and covers stay")
+    if params.steady and (params.hold or params.parcels or params.notes < 1):
+        raise ConfigError("over epochs the machines' notes wait only where publishers come and go: steady = false")
     if params.attacks and (not params.kappa or set(params.attacks) - set(_OVERHEARD)):
         raise ConfigError(f"the machines show a hardened mesh to insiders: {', '.join(_OVERHEARD)}")
-    if params.steps[-1] > KEYRING_EPOCHS - 2:
-        raise ConfigError(f"the machines' keys hold for {KEYRING_EPOCHS - 2} epochs, not for {params.steps[-1]:g}")
     people = settle_people(params, seed, data)
-    drawn = list(run_epochs(people, MeshPolicy(), int(params.steps[-1])))
+    policy = MeshPolicy() if params.steady else MeshPolicy(origin="elected")
+    drawn = list(run_epochs(people, policy, int(params.steps[-1])))
     found: list[Measure] = []
     before: list[dict[str, float]] = []
     coalition = RecordedCoalition(people) if params.attacks else None
-    for facts in _run_hardened(people, drawn, params.kappa, coalition) if params.kappa else _run_paper(people, drawn):
+    for facts in _run_hardened(people, drawn, params, coalition) if params.kappa else _run_paper(people, drawn):
         before.append(facts)
         if len(before) in params.steps:
             found += average_epochs(before, len(before))
     if coalition is not None:
         attackers = choose_attackers(params)
-        tables = EpochTables(params, people, make_policy(params), attackers, epoch_us=EPOCH_US)
+        tables = EpochTables(params, people, make_policy(params), attackers, epoch_us=choose_pace(params).epoch_us)
         coalition.write_tables(tables)
         trained = train_coalition_classifiers(people, params, params.attacks, data)
         found += score_tables(tables, attackers, params, seed, trained, recorder)
     return found
+
+
+class Pace(NamedTuple):
+    """How fast the epochs of a run are. Small networks form their mesh sooner, so that months of them can be run."""
+
+    hardening: HardeningConfig
+    epoch: int
+    """Heartbeats of an epoch."""
+
+    @property
+    def epoch_us(self) -> int:
+        return self.epoch * PERIOD_US
+
+    @property
+    def called(self) -> int:
+        """Heartbeats of an epoch after which the root of the next one was called for."""
+        return 2 * self.hardening.lead_periods + 2
+
+    def config(self, params: MeshEpochs, *, is_insider: bool = False) -> MeshConfig:
+        """Insiders neither cover nor stand for election, as in the models."""
+        hardening = msgspec.structs.replace(
+            self.hardening,
+            parcel_periods=_STRETCH if params.parcels else 0,
+            hold_back_epochs=float(params.hold),
+            covers=not is_insider,
+            volunteer=not is_insider,
+        )
+        return msgspec.structs.replace(HARDENED_MESH, hardening=hardening)
+
+
+def choose_pace(params: MeshEpochs) -> Pace:
+    return _QUICK if params.nodes <= _SMALL and not params.steady else _USUAL
 
 
 class RecordedCoalition:
@@ -89,7 +123,7 @@ class RecordedCoalition:
 
     def learn_tokens(self, simulation: MeshSimulation, count: int) -> None:
         """Insiders hold the topic's key, and so know its tokens."""
-        first = epoch_of(simulation.world.now, EPOCH_US) + 1
+        first = epoch_of(simulation.world.now, simulation.keyring.epoch_us) + 1
         self.tap.epoch_of_token |= {
             simulation.keyring.keys_at(first + number).topic(TOPIC).token: number for number in range(count)
         }
@@ -119,19 +153,20 @@ def _run_paper(people: Population, drawn: list[Epoch]) -> Iterator[dict[str, flo
 
 
 def _run_hardened(
-    people: Population, drawn: list[Epoch], kappa: float, coalition: RecordedCoalition | None
+    people: Population, drawn: list[Epoch], params: MeshEpochs, coalition: RecordedCoalition | None
 ) -> Iterator[dict[str, float]]:
-    insider = msgspec.structs.replace(HARDENED_MESH, hardening=_INSIDER)
-    outfits = {int(node): insider for node in people.insiders.nonzero()[0]}
+    pace = choose_pace(params)
+    outfits = {int(node): pace.config(params, is_insider=True) for node in people.insiders.nonzero()[0]}
     watch = _Watch()
     here = (people.graph, people.publisher, people.subscribers)
     simulation = MeshSimulation(
         here,
-        HARDENED_MESH,
+        pace.config(params),
         people.seed,
         latency_us=(HOP_US,),
-        epoch_us=EPOCH_US,
-        kappa=kappa,
+        epoch_us=pace.epoch_us,
+        kappa=params.kappa,
+        key_epochs=max(KEYRING_EPOCHS, len(drawn) + 2 + params.hold),
         outfits=outfits,
         on_event=watch,
         checkers=() if coalition is None else (coalition.tap,),
@@ -139,13 +174,18 @@ def _run_hardened(
     if coalition is not None:
         coalition.learn_tokens(simulation, len(drawn))
     successor = _first_relay(simulation)
+    writes = draw_share(people.key("notes"), WRITES, len(drawn), 0, params.notes)
     for number, epoch in enumerate(drawn):
-        _run_until(simulation, number * _EPOCH + _CALLED)
+        _run_until(simulation, number * pace.epoch + pace.called)
         present = _leave_and_return(simulation, epoch.present)
-        _run_until(simulation, (number + 1) * _EPOCH + 1)
+        _run_until(simulation, (number + 1) * pace.epoch + 1)
         if coalition is not None:
             coalition.observe_epoch(present, _roots(simulation))
-        if successor is None or present[successor]:
+        if not params.steady:
+            if present[people.publisher] and writes[number]:
+                simulation.publish(watch.next())
+            yield watch.facts() | {"overlay": float(len(simulation.members()))}
+        elif successor is None or present[successor]:
             yield {"waits": 0.0} | _measure_publication(simulation, watch, present)
         else:
             size = len(simulation.members())
@@ -210,7 +250,12 @@ class _Watch:
 
     def __init__(self) -> None:
         self.delivered: dict[Address, int] = {}
+        self._came: dict[bytes, None] = {}
         self._number = 0
+
+    def facts(self) -> dict[str, float]:
+        """The share of all publications so far that some subscriber has."""
+        return {"reached": len(self._came) / self._number} if self._number else {}
 
     def next(self) -> bytes:
         """The body of the next publication."""
@@ -219,8 +264,10 @@ class _Watch:
         return b"note %d" % self._number
 
     def __call__(self, name: Address, event: Event, now: int) -> None:
-        if isinstance(event, Delivered) and event.note.publication.body == b"note %d" % self._number:
-            self.delivered.setdefault(name, now)
+        if isinstance(event, Delivered):
+            self._came[event.note.publication.body] = None
+            if event.note.publication.body == b"note %d" % self._number:
+                self.delivered.setdefault(name, now)
 
 
 PERIOD_US: Final = 1_000_000
@@ -228,8 +275,6 @@ PERIOD_US: Final = 1_000_000
 HOP_US: Final = 10_000
 _HASTY: Final = msgspec.structs.replace(FAST_HARDENING, lead_periods=24, grace_periods=4)
 """Shortest possible epochs."""
-_INSIDER: Final = msgspec.structs.replace(_HASTY, covers=False, volunteer=False)
-"""Insiders neither cover nor stand for election, as in the models."""
 HARDENED_MESH: Final = MeshConfig(
     profile="hardened",
     heartbeat_us=PERIOD_US,
@@ -240,8 +285,23 @@ HARDENED_MESH: Final = MeshConfig(
 _OVERHEARD: Final = ("group-testing", "linear", "binned", "predecessor", "presence", "sender")
 _EPOCH: Final = 4 * _HASTY.lead_periods
 EPOCH_US: Final = _EPOCH * PERIOD_US
-_CALLED: Final = 2 * _HASTY.lead_periods + 2
-"""Heartbeats of an epoch after which the root of the next one was called for."""
+_USUAL: Final = Pace(_HASTY, _EPOCH)
+_QUICK: Final = Pace(
+    msgspec.structs.replace(
+        _HASTY,
+        window_periods=6,
+        lead_periods=10,
+        grace_periods=2,
+        follow_periods=1,
+        call_periods=24,
+        patience_periods=6,
+    ),
+    40,
+)
+_SMALL: Final = 64
+"""Nodes whose floods take no more than six heartbeats."""
+_STRETCH: Final = 4
+"""Heartbeats of a stretch of parcels: as short as possible."""
 _FORMING: Final = 25
 """Heartbeats after which the paper's mesh is complete."""
 _THROUGH: Final = 3

@@ -16,10 +16,8 @@ from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder
 from veilcast.lab.measure.delivery_cost import delivery_cost
 from veilcast.lab.models import hardened_mesh
-from veilcast.lab.models.coalition_view import epoch_stem
+from veilcast.lab.models.coalition_view import epoch_stem, schedule_notes
 from veilcast.lab.models.epochs import Epoch, MeshPolicy, Population, run_epochs
-from veilcast.lab.models.keyed_draws import derive_key
-from veilcast.lab.models.publication_delay import schedule_publications
 from veilcast.lab.runs.mesh.attack_suite import choose_attackers, score_tables
 from veilcast.lab.runs.mesh.coalition_training import train_coalition_classifiers
 from veilcast.lab.runs.mesh.epoch_setup import average_epochs, play_games, settle_people
@@ -59,7 +57,7 @@ def run(
 def _delay(people: Population, way: MeshPolicy, facts: list[dict[str, float]]) -> float:
     """Epochs that a delivered notification had waited, with its publisher and with the root."""
     there, waits = np.array([[fact["there"], fact["waits"]] for fact in facts], np.bool_).T
-    return schedule_publications(there, ~waits, way.departures, way.hold, derive_key(people.seed, "notes")).delay
+    return schedule_notes(people, way, there, ~waits).delay
 
 
 def _facts(people: Population, conduct: MeshPolicy, epoch: Epoch, hop_s: float, *, hides: bool) -> dict[str, float]:

@@ -23,7 +23,7 @@ from veilcast.machine import Address, Machine, Publication
 from veilcast.mesh.config import HardeningConfig, MeshConfig
 from veilcast.mesh.node import MeshNode
 from veilcast.sim.checkers import Checker
-from veilcast.sim.keyrings import make_hardened_keyring
+from veilcast.sim.keyrings import KEYRING_EPOCHS, make_hardened_keyring
 from veilcast.sim.links import LinkDelays
 from veilcast.sim.mesh.owners import MeshNodeOwner
 from veilcast.sim.mesh.population import TOPIC, address_prefix, role_keyrings
@@ -34,8 +34,8 @@ from veilcast.topics import Label
 
 
 class MeshSimulation:
-    """Its nodes start at once, in `world`. In the hardened profile `kappa` is the topic's share of covers, and
-    `outfits` can give some nodes their own configuration."""
+    """Its nodes start at once, in `world`. In the hardened profile `kappa` is the topic's share of covers. Keys hold
+    for `key_epochs`. `outfits` can give some nodes their own configuration."""
 
     def __init__(
         self,
@@ -46,13 +46,14 @@ class MeshSimulation:
         latency_us: tuple[int, ...],
         epoch_us: int = 3_600_000_000,
         kappa: float = 0.0,
+        key_epochs: int = KEYRING_EPOCHS,
         outfits: dict[int, MeshConfig] | None = None,
         recorder: RowSink | None = None,
         on_event: EventSink | None = None,
         checkers: Sequence[Checker] = (),
     ) -> None:
         self.graph, self.publisher, self.subscribers = scene
-        self.config, self._kappa, self._epoch_us = config, kappa, epoch_us
+        self.config, self._kappa, self._epoch_us, self._key_epochs = config, kappa, epoch_us, key_epochs
         if (most := int(self.graph.degrees.max(initial=0))) > config.neighbours_max:
             raise ConfigError(f"a machine cannot have {most} neighbours: links_max takes some of a hub's")
         links = LinkDelays(latency_us=latency_us)
@@ -128,7 +129,7 @@ class MeshSimulation:
         """In the paper's profile all nodes of one role share a keyring: its personal part is not used there."""
         if self.config.profile == "paper":
             return role_keyrings()[role]
-        return make_hardened_keyring(TOPIC, self._kappa, self._epoch_us, role, node)
+        return make_hardened_keyring(TOPIC, self._kappa, self._epoch_us, role, node, self._key_epochs)
 
 
 def node_address(node: int) -> Address:
