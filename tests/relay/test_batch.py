@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from veilcast.relay.proxy import Batch
+from veilcast.relay.forwarding import Batch
 
 
 def test_messages_within_a_batch_window_leave_together_in_random_order() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
-from support.relay_network import EPOCH_US, TOPIC, RelayNetwork
+from support.relay_network import EPOCH_US, PROXY_CONFIG, TOPIC, RelayNetwork
 from veilcast.machine import Address
 from veilcast.relay.ledger_audit import audit_proxy, audit_server
 from veilcast.sim.relay.population import SERVER
@@ -54,7 +56,7 @@ def test_a_server_of_the_paper_has_one_name_for_all_that_a_member_wants() -> Non
 
 
 def test_waiting_publications_show_whose_interests_overlap() -> None:
-    network = RecordedNetwork(clients=4)
+    network = RecordedNetwork(clients=4, proxy=msgspec.structs.replace(PROXY_CONFIG, holds_presence=False))
     for name in network.names[:3]:
         network.subscribe(name, ALL)
     network.run(3)
@@ -69,6 +71,22 @@ def test_waiting_publications_show_whose_interests_overlap() -> None:
     assert (found.publications, found.most_subscribers_waiting, found.names_that_wait_together) == (2, 3, 3)
     assert sum(found.publications_by_proxy.values()) == 2
     assert found.bytes_held > 0
+
+
+def test_a_proxy_that_holds_deliveries_names_the_members_that_are_away() -> None:
+    network = RecordedNetwork(clients=4)
+    for name in network.names[:3]:
+        network.subscribe(name, ALL)
+    network.run(3)
+    assert audit_proxy(network.records("p1")).deliveries_by_client == {}
+    network.world.crash(network.names[0])
+    network.publish("c3", b"here", level=1, size=0, kind="red")
+    network.run(3)
+    found = network.server()
+    assert (found.publications, found.names_that_wait_together) == (0, 0)
+    assert sum(
+        (Counter(audit_proxy(network.records(name)).deliveries_by_client) for name in ("p0", "p1")), Counter()
+    ) == {"c0": 1}
 
 
 @pytest.mark.parametrize("profile", ["hardened", "paper"])

@@ -1,4 +1,4 @@
-"""The proxy alone: what it refuses and forgets, and the bound of each table."""
+"""The proxy alone, passing all on at once: what it refuses and forgets, and the bound of each table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ProxyHost:
     def __init__(
         self, records: dict[int, bytes] | None = None, servers: tuple[Address, ...] = (SERVER,), **settings: Any
     ) -> None:
-        config = RelayProxyConfig(**{"batch_us": 0, **settings})
+        config = RelayProxyConfig(**{"batch_us": 0, "holds_presence": False, **settings})
         self.disk = dict(records or {})
         self.proxy = RelayProxy(config, KEYS.public(), servers, MASK, Random(2), Random(3).randbytes, 0, self.disk)
         self.now, self.number = 0, 0

@@ -23,6 +23,7 @@ from veilcast.sim.keyrings import make_keyring
 from veilcast.topics import All, Conjunction, Integers, Label, Range, Schema
 from veilcast.topics.tag_index import TagIndex
 from veilcast.wire.geometry import SUBJECTS_MAX
+from veilcast.wire.relay import Lease
 
 EPOCH_US: Final = 60_000_000
 RECORD: Final = TopicRecord("t", Schema((Integers("level", 0, 255, 8), Integers("size", 0, 255, 8))))
@@ -72,9 +73,9 @@ def leased(interest: Conjunction, number: int = 0) -> ElementGroups:
     """The tags of a lease at the server."""
     profile = client(number)
     period = period_of(profile)
-    lease = profile.build_lease(
-        1, bytes(16), period, profile.interest_elements(profile.topic_keys("t", period, START_US), interest), KEY
-    )
+    elements = profile.interest_elements(profile.topic_keys("t", period, START_US), interest)
+    lease = profile.build_lease(1, bytes(16), period, elements, KEY, START_US)
+    assert isinstance(lease, Lease)
     return SERVER.compute_tags(PROXY.move_subjects(lease.subjects, KEYS.k_r / KEY), SERVER.open_lease(lease).bond)
 
 

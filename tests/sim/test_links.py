@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ def flights(weather: Weather, jitter_us: tuple[int, ...] = (0,), seed: int = 1) 
     """Transit times of frames that leave one link at one a millisecond."""
     link = DirectedLink(0, A, SimulatedHost(0, B), latency_us=10_000)
     return [
-        tuple(arrival - time for arrival in link.arrivals(time, seed, jitter_us, weather))
+        tuple(arrival - time for arrival in link.arrivals(time, seed, LinkDelays(jitter_us=jitter_us), weather))
         for time in range(0, FRAMES * 1_000, 1_000)
     ]
 
@@ -79,9 +81,10 @@ def test_a_pair_has_one_latency_both_ways_within_its_range(seed: int, u: str, v:
         ({"latency_us": (0, 5)}, "latency_us"),
         ({"latency_us": ()}, "latency_us"),
         ({"jitter_us": (5, 1)}, "jitter_us"),
+        ({"wander_us": -1}, "wander_us"),
     ],
 )
-def test_impossible_links_are_refused(keys: dict[str, tuple[int, ...]], match: str) -> None:
+def test_impossible_links_are_refused(keys: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
         LinkDelays(**keys)
 

@@ -94,13 +94,14 @@ def test_names_delivery_keys_and_proofs_are_functions_of_what_the_model_says() -
     keys = ServerKeys.draw(entropy)
     client = HardenedClientProfile(network().alice, keys.public(), entropy, multiply_each)
     server = HardenedServerProfile(keys, entropy, multiply_each)
-    spans = [LeasePeriod(epoch, 10) for epoch in (1, 2)]
+    spans = [LeasePeriod(epoch, 0, 10) for epoch in (1, 2)]
     names = [client.lease_name(interest, span) for interest in (b"a", b"b") for span in spans]
     assert len(set(names)) == len(names)
     assert names == [client.lease_name(interest, span) for interest in (b"a", b"b") for span in spans]
     proofs = []
     for name in names:
-        lease = client.build_lease(1, name, spans[0], ((b"element",),), keys.k_r)
+        lease = client.build_lease(1, name, spans[0], ((b"element",),), keys.k_r, 1)
+        assert isinstance(lease, Lease)
         opened = server.open_lease(lease)
         assert opening_proof(client._delivery_key(name).reveal()) == client.lease_proof(name) == opened.proof
         proofs.append(opened.proof)

@@ -219,6 +219,7 @@ def test_type_bytes_are_never_reused_or_renumbered() -> None:
         0x47: "RequestReply",
         0x48: "RelayDelivery",
         0x49: "Receipt",
+        0x4A: "LeaseAhead",
         0x60: "EnrolNode",
         0x61: "NodeEnrolled",
         0x62: "FetchListing",

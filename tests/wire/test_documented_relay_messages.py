@@ -15,6 +15,7 @@ from veilcast.wire.relay import (
     Blinded,
     EnrolClient,
     Lease,
+    LeaseAhead,
     Receipt,
     RelayDelivery,
     Release,
@@ -38,6 +39,7 @@ LARGEST: list[Message] = [
     RequestReply(NUMBER, max(ReplyCode), bytes(g.TICKET)),
     RelayDelivery((NAME,) * g.ADDRESSEES_MAX, NAME, bytes(g.CIPHERTEXT), bytes(g.RELAYED_MAX)),
     Receipt(NAME, NAME),
+    LeaseAhead(NUMBER, NAME, *(g.MOMENT_MAX,) * 3, SUBJECTS, BOXED_KEYS),
 ]
 
 

@@ -71,11 +71,12 @@ def describe_server(found: ServerFindings) -> list[str]:
 
 
 def describe_proxy(found: ProxyFindings) -> list[str]:
-    most = max(found.leases_by_client.values(), default=0)
+    most, held = max(found.leases_by_client.values(), default=0), found.deliveries_by_client
     rows = {
         "members": f"{found.clients:,} by name; --json lists them",
         "leases": f"{found.leases:,}, up to {most:,} of one member",
         "expiries": f"{found.expiries:,} different times",
+        "waiting": f"{sum(held.values()):,} for {pluralize(len(held), 'member')} that are away or slow",
         "interests": "none: no tag, no topic, no text",
         "with a server": "the server's records have the interests behind each of these leases, as tags",
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from math import log
+from random import Random
 from typing import Generic, Protocol, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -93,6 +95,11 @@ class TimerTable:
     def deadlines(self) -> dict[str, int | None]:
         """The next deadline of each part, by its name."""
         return {name: part.next_us() for name, part in self._parts.items()}
+
+
+def draw_exponential(rng: Random, mean_us: int) -> int:
+    """A time until the next of events that come at random: it says nothing about earlier or other events."""
+    return round(-mean_us * log(1 - rng.random()))
 
 
 def earliest(*moments: int | None) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -62,7 +63,7 @@ class RelayClient(OutboxMember):
         self._config = config
         hardened = config.profile == "hardened"
         self._profile: ClientProfile = (
-            HardenedClientProfile(keyring, server, entropy, multiply)
+            HardenedClientProfile(keyring, server, entropy, multiply, config.lead_epochs)
             if hardened
             else PaperClientProfile(keyring, entropy)
         )
@@ -215,7 +216,10 @@ class RelayClient(OutboxMember):
         if connection is None:
             raise StaleError("not a proxy of this client")
         for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
-            self._dispatch(decode(each), connection, now)
+            self._receive_with(partial(self._hear, each, connection, now))
+
+    def _hear(self, data: bytes, connection: ProxyConnection, now: int) -> None:
+        self._dispatch(decode(data), connection, now)
 
     def _disconnect(self, proxy: Address, now: int) -> None:
         self._events.append(Disconnect(proxy))

@@ -25,18 +25,25 @@ class RelayClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """Number of proxies that each subscription goes through, if there are several for subscribing. With two, either may
     be down or drop notifications. Each costs a lease, and a copy of each notification."""
     ahead_epochs: int = 1
-    """Number of epochs beyond the current one for which a subscription is leased at all times. A client that is away
-    for at most that long misses nothing that the server still holds. Each epoch costs the server one more lease."""
+    """Number of epochs beyond the current one for which the proxy has the leases of a subscription. A client that is
+    away for at most that long misses nothing that is still held for it. Each epoch costs the proxy one more lease, and
+    the proxy sees that the leases of a new subscription belong together."""
+    lead_epochs: int = 1
+    """Number of these epochs for which the server has them too: so long may proxy or server be down. The server does
+    not see an absence that ends three quarters of an epoch before the first lease that it lacks, so `ahead_epochs -
+    lead_epochs` + 3/4 is how long an absence stays hidden."""
     spread_us: int = 1_000_000
-    """Leases, and messages that the client is back, leave one by one within this time. If all left at once, the
-    server would see that they belong to one client."""
+    """Leases, and messages that the client is back, leave one by one within this time."""
     retry_us: int = 5_000_000
     """Time before an unanswered request is sent again; doubled with each repetition, up to sixteen times."""
     connect_us: int = 1_000_000
     """Time before an unreachable proxy is called again; doubled with each attempt, up to sixteen times."""
     resume_us: int = 60_000_000
-    """Interval at which the client asks the server for deliveries waiting under a lease, if nothing else gave reason
-    to."""
+    """Mean interval at which the client asks for deliveries waiting under a lease, if nothing else gave reason to. It
+    is drawn anew for each lease and each time."""
+    drawn_resumes: bool = True
+    """Whether these intervals are drawn. If not, each request leaves `resume_us` after the last answer, and its time
+    shows whose lease it is (`experiments/relay-timing`)."""
     flight_max: int = 32
     """Unanswered requests to one proxy; further requests wait."""
     wait_us: int = 60_000_000
@@ -61,7 +68,9 @@ class RelayClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     def __post_init__(self) -> None:
         check_minimum(self, "client", 0, "ahead_epochs", "spread_us", "retention_us")
-        check_minimum(self, "client", 1, "copies", "retry_us", "connect_us", "resume_us", "flight_max", "wait_us")
+        check_minimum(
+            self, "client", 1, "lead_epochs", "copies", "retry_us", "connect_us", "resume_us", "flight_max", "wait_us"
+        )
         check_minimum(
             self,
             "client",
@@ -74,8 +83,22 @@ class RelayClientConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
             "backlog_max",
         )
         _check_rate(self.rate_us, self.record_bytes, "client")
+        if self.lead_epochs > max(1, self.ahead_epochs):
+            raise ConfigError("client.lead_epochs must be at most client.ahead_epochs")
         if self.ahead_epochs > AHEAD_MAX:
             raise ConfigError(f"client.ahead_epochs must be at most {AHEAD_MAX}")
+
+
+class MailboxLimits(msgspec.Struct, frozen=True):
+    """Bounds of mailboxes: publications and bytes held, of all and of one peer, and the rest by name."""
+
+    held_max: int
+    held_bytes_max: int
+    held_each: int
+    held_bytes_each: int
+    waiting_max: int
+    remembered_max: int
+    window: int = 32
 
 
 class RateAllowance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +121,19 @@ class RelayProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message at once."""
     batch_max: int = 256
     """A batch of this many messages leaves at once."""
+    holds_presence: bool = True
+    """Whether the proxy holds leases and deliveries of its clients, so that the server does not see who is there
+    (`presence`); in `hardened` only. If not, it passes all on at once."""
+    poll_us: int = 60_000_000
+    """Mean interval at which the proxy asks the server about each lease, drawn anew each time."""
+    retry_us: int = 5_000_000
+    """The same for a lease that the server has not confirmed."""
+    held_each: int = 1_024
+    """Deliveries held for one client. The server keeps the rest."""
+    held_bytes_each: int = 4 * 1024 * 1024
+    held_max: int = 100_000
+    """Deliveries held for all clients."""
+    held_bytes_max: int = 512 * 1024 * 1024
     clients_max: int = 10_000
     lease_us_max: int = 30 * 24 * 3_600_000_000
     """Longest lease in the hardened profile, in microseconds from now."""
@@ -118,8 +154,8 @@ class RelayProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Time after which the proxy stops waiting for an answer; the client repeats the request by itself."""
     connect_us: int = 1_000_000
     retention_us: int = 3_600_000_000
-    """Time after the end of a lease during which the proxy knows its pseudonym: as long as the server may hold a
-    delivery for it."""
+    """Time for which a delivery is held for an absent client, and time after the end of a lease during which the proxy
+    knows its pseudonym: as long as the server may hold a delivery for it."""
     rate_us: int = 0
     """Same meaning as in RelayClientConfig; all clients of this proxy use the same value."""
     record_bytes: int = 4096
@@ -131,8 +167,15 @@ class RelayProxyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_minimum(
             self, "proxy", 1, "batch_max", "clients_max", "lease_us_max", "leases_each", "subjects_each", "flight_max"
         )
-        check_minimum(self, "proxy", 1, "request_us", "connect_us", "backlog_max")
+        check_minimum(self, "proxy", 1, "request_us", "connect_us", "backlog_max", "poll_us", "retry_us")
+        check_minimum(self, "proxy", 1, "held_each", "held_bytes_each", "held_max", "held_bytes_max")
         _check_rate(self.rate_us, self.record_bytes, "proxy")
+
+    @property
+    def mailbox_limits(self) -> MailboxLimits:
+        return MailboxLimits(
+            self.held_max, self.held_bytes_max, self.held_each, self.held_bytes_each, self.held_each, self.held_max
+        )
 
 
 class RelayServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,6 +221,18 @@ class RelayServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         check_minimum(self, "server", 1, "held_bytes_max", "waiting_max", "remembered_max", "filter_elements")
         check_minimum(self, "server", 1, "leases_each", "columns_each", "held_each", "held_bytes_each")
         self.filter_geometry  # noqa: B018 - refuses a bound that no filter keeps
+
+    @property
+    def mailbox_limits(self) -> MailboxLimits:
+        return MailboxLimits(
+            self.held_max,
+            self.held_bytes_max,
+            self.held_each,
+            self.held_bytes_each,
+            self.waiting_max,
+            self.remembered_max,
+            self.window,
+        )
 
     @property
     def filter_geometry(self) -> Geometry:

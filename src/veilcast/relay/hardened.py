@@ -33,15 +33,23 @@ from veilcast.relay.subject_tags import BlindingCache, move_many, tag_many, unve
 from veilcast.relay.transformation_key import EnrolmentStart, ServerKeys, ServerPublicKey
 from veilcast.topics import Conjunction
 from veilcast.wire.geometry import LEASE_NAME, NOTE_ID, SCALAR, TICKET
-from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subjects, Submit
+from veilcast.wire.relay import EnrolClient, Lease, LeaseAhead, RelayDelivery, Release, Subjects, Submit
 
 
 class HardenedClientProfile:
     """Bounded: cached keys of `CACHED_EPOCHS_MAX` epochs, and cached openers of `CACHED_OPENERS_MAX` leases and
     topics."""
 
-    def __init__(self, keyring: Keyring, server: ServerPublicKey, entropy: Entropy, multiply: Multiply) -> None:
+    def __init__(
+        self,
+        keyring: Keyring,
+        server: ServerPublicKey,
+        entropy: Entropy,
+        multiply: Multiply,
+        lead_epochs: int = 1,
+    ) -> None:
         self._keyring, self._server, self._entropy, self._multiply = keyring, server, entropy, multiply
+        self._lead_epochs = lead_epochs
         self._client_key = derive(keyring.membership.link, b"vc/relay-client", server.encode())
         self._submission_key = derive_submission_key(keyring)
         self._epoch_keys: BoundedMap[int, EpochKeys] = BoundedMap(CACHED_EPOCHS_MAX)
@@ -77,12 +85,18 @@ class HardenedClientProfile:
             self._client_key, b"vc/relay-lease", interest, period.epoch.to_bytes(8, "big"), size=LEASE_NAME
         ).reveal()
 
-    def build_lease(self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease:
+    def build_lease(
+        self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar, now: int
+    ) -> Lease | LeaseAhead:
         bond = Scalar.draw(self._entropy)
         content = bond.reveal() + self._delivery_key(name).reveal()
         boxed = body_encryption.wrap_for_server(self._server.box, content, purpose=_LEASE, entropy=self._entropy)
         padded = pad_groups(groups, lambda place: _filler(self._client_key, place, name))
-        return Lease(number, name, period.until_us, self._upload(padded, key, bond), boxed)
+        subjects = self._upload(padded, key, bond)
+        if now >= period.begin_us:
+            return Lease(number, name, period.until_us, subjects, boxed)
+        from_us, to_us = submission_window(period, self._lead_epochs, self._keyring.epoch_us)
+        return LeaseAhead(number, name, from_us, to_us, period.until_us, subjects, boxed)
 
     def lease_proof(self, name: bytes) -> bytes | None:
         return opening_proof(self._delivery_key(name).reveal())
@@ -120,7 +134,7 @@ class HardenedClientProfile:
     def _period(self, epoch: int) -> LeasePeriod:
         """A period lasts to the end of the epoch after its own: a publication from just before the boundary may
         still be in flight."""
-        return LeasePeriod(epoch, (epoch + 2) * self._keyring.epoch_us)
+        return LeasePeriod(epoch, epoch * self._keyring.epoch_us, (epoch + 2) * self._keyring.epoch_us)
 
     def _keys(self, topic: str, period: LeasePeriod) -> TopicKeys:
         if period.epoch not in self._epoch_keys:
@@ -197,7 +211,10 @@ class HardenedServerProfile:
         content = body_encryption.open_at_server(self._keys, lease.sealed, purpose=_LEASE)
         if len(content) != SCALAR + KEY:
             raise MalformedError("the key of a lease has the wrong size")
-        return OpenedLease(content[SCALAR:], Scalar(content[:SCALAR]), opening_proof(content[SCALAR:]))
+        return OpenedLease(content[SCALAR:], Scalar(content[:SCALAR]), self.lease_proof(content[SCALAR:]))
+
+    def lease_proof(self, key: bytes) -> bytes | None:
+        return opening_proof(key)
 
     def open_submission(self, submit: Submit) -> OpenedSubmission:
         _check_none(submit.cipher)
@@ -226,6 +243,18 @@ class HardenedServerProfile:
 
 def _make_sealer(key: bytes) -> Sealer:
     return Sealer(Secret(key))
+
+
+def submission_window(period: LeasePeriod, lead_epochs: int, epoch_us: int) -> tuple[int, int]:
+    """When the proxy sends the lease of a coming period to the server: in the first quarter of an epoch, `lead_epochs`
+    before its own.
+
+    The same for all clients, so that the time says nothing. A client hands the lease over in the first half of an epoch
+    before, if it was there then: one that is away for less than three quarters of an epoch is in time again. A proxy or
+    server that is down for three quarters of an epoch loses no lease.
+    """
+    from_us = period.begin_us - lead_epochs * epoch_us
+    return max(0, from_us), max(0, from_us + epoch_us // 4)
 
 
 def derive_submission_key(keyring: Keyring) -> Secret:

@@ -5,8 +5,12 @@ and of the next few are registered at all times. The client requests the followi
 epoch, so that renewals of one client are independent in time. Leases expire by themselves.
 
 A client that was away says so for each lease (`Resume`), also for expired leases that may have deliveries waiting, and
-the server sends them. The client repeats this from time to time: a delivery that was lost on the way comes again. Lease
+the proxy sends them. The client repeats this from time to time: a delivery that was lost on the way comes again. Lease
 names are the same in all runs of a client, so a restarted client needs no stored state.
+
+Whoever receives these requests must not find by their times which leases belong to one client. So each lease has a
+schedule of its own: the next `Resume` leaves an exponential time after the last one was due, drawn anew each time. It
+depends neither on answers nor on other leases. The proxy keeps presence from the server (`presence`).
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from veilcast.core.match_elements import ElementGroups
-from veilcast.core.timers import Timers
+from veilcast.core.timers import Timers, draw_exponential
 from veilcast.crypto.group import Scalar
 from veilcast.errors import FullError, LocalError
 from veilcast.machine import Waiting
@@ -160,8 +164,9 @@ class SubscriptionLeases:
             self._complete(leased, now)
 
     def _complete(self, leased: LeasedInterest, now: int) -> None:
-        """Lease all periods for which the keyring has keys; the last one some time before the epoch boundary."""
+        """Lease all periods for which the keyring has keys; the last one in the first half of the epoch."""
         boundary_us = self._profile.next_period_us(now) or now
+        half_us = (boundary_us + self._profile.lease_periods(now, 0)[0].begin_us) // 2
         for index, period in enumerate(self._profile.lease_periods(now, self._config.ahead_epochs + 1)):
             if period in leased.leases:
                 continue
@@ -169,7 +174,11 @@ class SubscriptionLeases:
                 self._profile.topic_keys(leased.topic, period, now)
             except LocalError:
                 continue  # The grant does not cover that epoch.
-            within = self._config.spread_us if index <= self._config.ahead_epochs else boundary_us - now
+            within = (
+                self._config.spread_us
+                if index <= self._config.ahead_epochs
+                else (half_us if now < half_us else boundary_us) - now
+            )
             self._timers.set(
                 self._add_lease(leased, period, was_requested=False), now + self._rng.randrange(within + 1)
             )
@@ -191,24 +200,50 @@ class SubscriptionLeases:
             groups = self._groups(lease, now)
             if not lease.interest.numbers:  # Withdrawn since the first request, which may have been refused.
                 return self._profile.build_release(number, lease.name, groups, key)
-            return self._profile.build_lease(number, lease.name, lease.period, groups, key)
+            return self._profile.build_lease(number, lease.name, lease.period, groups, key, now)
 
         def on_done(now: int) -> None:
-            lease.is_active = True
-            self._timers.set(lease.name, now + self._config.resume_us)
-            if lease.period == self._profile.lease_periods(now, 0)[0]:
-                self.notices += [Waiting(number, now) for number in lease.interest.numbers]
+            self._activate(lease, now)
+            self._finish_request(lease, now)
+
+        def on_held(now: int) -> None:
+            self._plan_resume(lease.name, now)
             self._finish_request(lease, now)
 
         lease.was_requested = True
-        lease.request = self._connection.request(now, build, on_done, proof=self._profile.lease_proof(lease.name))
+        lease.request = self._connection.request(
+            now,
+            build,
+            on_done,
+            proof=self._profile.lease_proof(lease.name),
+            on_held=on_held,
+            period=lease.period,
+        )
+
+    def _activate(self, lease: EpochLease, now: int) -> None:
+        """The server has the lease."""
+        was_active, lease.is_active = lease.is_active, True
+        self._plan_resume(lease.name, now)
+        if not was_active and lease.period == self._profile.lease_periods(now, 0)[0]:
+            self.notices += [Waiting(number, now) for number in lease.interest.numbers]
+
+    def _plan_resume(self, name: bytes, now: int) -> None:
+        """Plan the next `Resume`. A drawn one is planned when the last one is due, and an answer changes nothing."""
+        if not self._config.drawn_resumes:
+            self._timers.set(name, now + self._config.resume_us)
+        elif name not in self._timers:
+            self._timers.set(name, now + 1 + draw_exponential(self._rng, self._config.resume_us))
 
     def _schedule_resume(self, lease: EpochLease, now: int) -> None:
         self._timers.set(lease.name, now + self._rng.randrange(self._config.spread_us + 1))
 
     def _request_resume(self, name: bytes, now: int) -> None:
         leases = [lease for lease in self.leases_named(name) if lease.was_requested]
-        if not leases or any(lease.request is not None for lease in leases):
+        if not leases:
+            return
+        if self._config.drawn_resumes:
+            self._plan_resume(name, now)
+        if any(lease.request is not None for lease in leases):
             return
         first = leases[0]
 
@@ -216,7 +251,12 @@ class SubscriptionLeases:
             return Resume(number, name)
 
         def on_done(now: int) -> None:
-            self._timers.set(name, now + self._config.resume_us)
+            for lease in leases if proof is not None else []:
+                self._activate(lease, now)
+            on_held(now)
+
+        def on_held(now: int) -> None:
+            self._plan_resume(name, now)
             self._finish_request(first, now)
 
         def on_unknown(now: int) -> None:
@@ -228,7 +268,10 @@ class SubscriptionLeases:
                 elif lease in self.leases_named(name):
                     self._request_lease(lease, now)
 
-        first.request = self._connection.request(now, build, on_done, on_unknown)
+        proof = self._profile.lease_proof(name)
+        first.request = self._connection.request(
+            now, build, on_done, on_unknown, proof=proof, on_held=on_held, period=first.period
+        )
 
     def _finish_request(self, lease: EpochLease, now: int) -> None:
         lease.request = None

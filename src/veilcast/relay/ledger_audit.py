@@ -4,7 +4,8 @@
    the times of requests and answers, above all (`docs/threat-model.md`).
 2. A server's records are leases and waiting publications, under pseudonyms. Findings are what they have in common:
    equal tags (one interest), one name (one member), one expiry (one epoch), one publication (interests that overlap).
-3. A proxy's records are its clients and the pseudonyms of their leases. They name every member and count its leases.
+3. A proxy's records are its clients, the pseudonyms of their leases, and deliveries that clients have not acknowledged.
+   They name every member and count its leases, and what waits for it while it is away.
 4. Each finding is a number that can be large. The tests have for each a relay where it is, and one where it is not.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from veilcast.relay.roster import EnrolledClient, LeasePseudonym, decode_roster_record
+from veilcast.relay.roster import EnrolledClient, HeldDelivery, LeasePseudonym, decode_roster_record
 from veilcast.relay.server import LeaseRecord, PublicationRecord, decode_server_record
 
 
@@ -54,6 +55,8 @@ class ProxyFindings(msgspec.Struct, frozen=True):
     """Pseudonyms whose owners these records name."""
     leases_by_client: dict[str, int]
     expiries: int
+    deliveries_by_client: dict[str, int]
+    """Held deliveries of members that are away or have not acknowledged them; only members that have some."""
 
 
 def audit_server(records: Mapping[int, bytes]) -> ServerFindings:
@@ -85,13 +88,16 @@ def audit_proxy(records: Mapping[int, bytes]) -> ProxyFindings:
     entries = [decode_roster_record(data) for data in records.values()]
     leases = [entry for entry in entries if isinstance(entry, LeasePseudonym)]
     clients = [entry.client for entry in entries if isinstance(entry, EnrolledClient)]
-    counts = Counter(lease.client for lease in leases)
+    counts, owners = Counter(lease.client for lease in leases), {lease.pseudonym: lease.client for lease in leases}
     counts.update(entry.client for entry in entries if isinstance(entry, EnrolledClient) and entry.pseudonym)
     return ProxyFindings(
         clients=len(clients),
         leases=counts.total(),
         leases_by_client={client: counts[client] for client in sorted(clients)},
         expiries=len({lease.until_us for lease in leases}),
+        deliveries_by_client=dict(
+            Counter(owners.get(entry.pseudonym, "") for entry in entries if isinstance(entry, HeldDelivery))
+        ),
     )
 
 

@@ -17,9 +17,9 @@ from typing import Final
 
 from veilcast.core.bounded import BoundedSet
 from veilcast.machine import Address
-from veilcast.relay.config import RelayServerConfig
+from veilcast.relay.config import MailboxLimits
 from veilcast.relay.limits import ProxyQuota
-from veilcast.relay.profile import DeliveryTarget, SealedPublication, ServerProfile
+from veilcast.relay.profile import DeliveryTarget, MailProfile, SealedPublication
 from veilcast.wire.relay import RelayDelivery
 
 
@@ -60,8 +60,8 @@ class Mailboxes:
 
     def __init__(
         self,
-        config: RelayServerConfig,
-        profile: ServerProfile,
+        config: MailboxLimits,
+        profile: MailProfile,
         send: Callable[[Address, RelayDelivery], None],
         settle: Callable[[int], None],
         on_empty: Callable[[bytes], None],
@@ -116,6 +116,10 @@ class Mailboxes:
 
     def is_empty(self, name: bytes) -> bool:
         return self._mailboxes[name].is_empty
+
+    def key_of(self, name: bytes) -> bytes:
+        """The key that seals deliveries to this name."""
+        return self._mailboxes[name].key
 
     def resume(self, name: bytes, proxy: Address) -> None:
         """The subscriber is reachable at this proxy: send again what it may have missed."""

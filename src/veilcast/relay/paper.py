@@ -65,7 +65,9 @@ class PaperClientProfile:
     def lease_name(self, interest: bytes, period: LeasePeriod) -> bytes:
         return FILTER_NAME
 
-    def build_lease(self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar) -> Lease:
+    def build_lease(
+        self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar, now: int
+    ) -> Lease:
         return Lease(number, name, period.until_us, _blind_groups(groups, key), None)
 
     def lease_proof(self, name: bytes) -> bytes | None:
@@ -132,6 +134,9 @@ class PaperServerProfile:
     def open_lease(self, lease: Lease) -> OpenedLease:
         return OpenedLease(b"", None, None)
 
+    def lease_proof(self, key: bytes) -> bytes | None:
+        return None
+
     def open_submission(self, submit: Submit) -> OpenedSubmission:
         if submit.cipher is None or len(submit.sealed) <= NOTE_ID:
             raise MalformedError("a publication without the point of its key, or without a body")
@@ -176,6 +181,6 @@ def _point_of(cipher: bytes | None) -> Ciphertext:
 
 FILTER_NAME: Final = bytes(LEASE_NAME)
 """The lease name of a client's only filter."""
-_ALWAYS: Final = LeasePeriod(0, MOMENT_MAX)
+_ALWAYS: Final = LeasePeriod(0, 0, MOMENT_MAX)
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = MsgpackDecoder(PendingPublication, MalformedError, "what was sealed is not a publication")

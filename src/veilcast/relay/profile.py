@@ -16,13 +16,15 @@ from veilcast.core.outbox import PendingPublication
 from veilcast.crypto.group import Scalar
 from veilcast.relay.transformation_key import EnrolmentStart
 from veilcast.topics import Conjunction
-from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subjects, Submit
+from veilcast.wire.relay import EnrolClient, Lease, LeaseAhead, RelayDelivery, Release, Subjects, Submit
 
 
 class LeasePeriod(NamedTuple):
-    """The epoch of a lease, and the time when the lease ends; in `paper` one period covers all of time."""
+    """The epoch of a lease, and the times when it begins and when the lease ends; in `paper` one period covers all of
+    time."""
 
     epoch: int
+    begin_us: int
     until_us: int
 
 
@@ -50,8 +52,9 @@ class ClientProfile(Protocol):
         """The name of a lease between client and proxy: the same in all runs of the client."""
 
     def build_lease(
-        self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar
-    ) -> Lease: ...
+        self, number: int, name: bytes, period: LeasePeriod, groups: ElementGroups, key: Scalar, now: int
+    ) -> Lease | LeaseAhead:
+        """The lease; before its period begins, one for the proxy to hold."""
 
     def lease_proof(self, name: bytes) -> bytes | None:
         """The proof by which the server confirms the lease; None where the client has to trust the proxy."""
@@ -127,7 +130,18 @@ class DeliveryTarget(NamedTuple):
     key: bytes
 
 
-class ServerProfile(Protocol):
+class MailProfile(Protocol):
+    """How deliveries are named and built."""
+
+    def ticket(self, name: bytes, publication_id: bytes) -> bytes:
+        """Identifies the delivery of a publication to a name; the same in all runs."""
+
+    def build_deliveries(
+        self, publication: SealedPublication, targets: Sequence[DeliveryTarget]
+    ) -> Iterator[RelayDelivery]: ...
+
+
+class ServerProfile(MailProfile, Protocol):
     """Fulfilled for the keys of one server. All methods that read remote input raise `RemoteError`."""
 
     def answer_enrolment(self, sealed: bytes) -> bytes:
@@ -140,11 +154,7 @@ class ServerProfile(Protocol):
 
     def open_lease(self, lease: Lease) -> OpenedLease: ...
 
+    def lease_proof(self, key: bytes) -> bytes | None:
+        """The proof that confirms the lease with this key, as `ClientProfile.lease_proof` expects it."""
+
     def open_submission(self, submit: Submit) -> OpenedSubmission: ...
-
-    def ticket(self, name: bytes, publication_id: bytes) -> bytes:
-        """Identifies the delivery of a publication to a name; the same in all runs of the server."""
-
-    def build_deliveries(
-        self, publication: SealedPublication, targets: Sequence[DeliveryTarget]
-    ) -> Iterator[RelayDelivery]: ...

@@ -2,16 +2,18 @@
 
 The proxy stands between two streams. It forwards a client's request under its own number and pseudonym, with the
 subjects moved to the server's key. Answers and deliveries come back the same way. In both directions it collects
-messages for a while, shuffles them, and forwards them. The proxy stores no requests: the client repeats what is lost on
-either side. The proxy stores no deliveries for absent clients either: the server keeps them.
+messages for a while, shuffles them, and forwards them.
+
+With `holds_presence`, leases and deliveries wait here (`presence`), and the server does not see who is there. Without
+it, and in `paper`, the proxy stores neither: clients repeat requests that are lost, and the server keeps deliveries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final
 
 from veilcast.core.connector import Connectors
 from veilcast.core.host import HostBase
@@ -20,10 +22,12 @@ from veilcast.crypto.group import Multiply, Scalar, multiply_each
 from veilcast.errors import ExcessError, LocalError, MalformedError, RemoteError, StaleError
 from veilcast.machine import Address, Disconnect, Entropy, Event
 from veilcast.relay.config import RelayProxyConfig
+from veilcast.relay.forwarding import Batch, ClientRequest, Downward, ForwardedRequest, Question, Upward
 from veilcast.relay.hardened import HardenedProxyProfile
 from veilcast.relay.limits import ClientRateLimits
 from veilcast.relay.pacer import make_pacer, unpack_frame
 from veilcast.relay.paper import PaperProxyProfile
+from veilcast.relay.presence import HeldLeases, HeldMail
 from veilcast.relay.profile import ProxyProfile
 from veilcast.relay.roster import ClientRoster
 from veilcast.relay.transformation_key import ServerPublicKey, combine_shares
@@ -34,6 +38,7 @@ from veilcast.wire.relay import (
     Blinded,
     EnrolClient,
     Lease,
+    LeaseAhead,
     Receipt,
     RelayDelivery,
     Release,
@@ -43,43 +48,6 @@ from veilcast.wire.relay import (
     Subjects,
     Submit,
 )
-
-Item = TypeVar("Item")
-
-
-class Batch(Generic[Item]):
-    """Messages that arrive within a time window and leave together, in random order.
-
-    An observer of both sides of a proxy links incoming to outgoing messages by time and order. A batch hides both, up
-    to its size: the sender of one of n messages is one of n. A batch does not protect against an observer of many
-    batches (statistical disclosure; `experiments/relay-attacks`). Bounded: a batch of `most` items is released at once.
-    """
-
-    def __init__(self, rng: Random, *, wait_us: int, most: int) -> None:
-        self._rng, self._wait_us, self._most = rng, wait_us, most
-        self._items: list[Item] = []
-        self.due_us: int | None = None
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def put(self, item: Item, now: int) -> None:
-        self._items.append(item)
-        if self.due_us is None:
-            self.due_us = now + self._wait_us
-        if len(self._items) >= self._most:
-            self.due_us = now
-
-    def take(self, now: int) -> list[Item]:
-        """Return all items, shuffled, if the batch is due; otherwise none."""
-        if self.due_us is None or self.due_us > now:
-            return []
-        items, self._items, self.due_us = self._items, [], None
-        self._rng.shuffle(items)
-        return items
-
-
-ClientRequest: TypeAlias = EnrolClient | Lease | Release | Resume | Submit
 
 
 class RelayProxy(HostBase):
@@ -118,10 +86,12 @@ class RelayProxy(HostBase):
             config, entropy, self._records, records, one_pseudonym_per_client=self._profile.one_pseudonym_per_client
         )
         self._limits = ClientRateLimits(config)
-        self._up: Batch[_Upward] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
-        self._down: Batch[_Downward] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
+        self._up: Batch[Upward] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
+        self._down: Batch[Downward] = Batch(rng, wait_us=config.batch_us, most=config.batch_max)
         self._number = rng.randrange(_NUMBERS)
-        self._in_flight: dict[int, _ForwardedRequest] = {}
+        self._in_flight: dict[int, ForwardedRequest | Question] = {}
+        self._answered_us = now
+        """When the server last answered."""
         self._connected: dict[Address, int] = {}
         """Connected clients, with the number of receipts each may send: the proxy forwards a receipt only for a
         delivery."""
@@ -131,6 +101,13 @@ class RelayProxy(HostBase):
         for server in servers:
             self._connectors.add(server, now)
         self._pacer = make_pacer(config, rng)
+        self._leases: HeldLeases | None = None
+        self._mail: HeldMail | None = None
+        if config.holds_presence and not self._profile.one_pseudonym_per_client:
+            self._leases = HeldLeases(
+                config, self._roster, self._records, rng, now, self._queue_question, self._queue_downward
+            )
+            self._mail = HeldMail(config, self._roster, self._records, records)
         self.undeliverable = 0
 
     # --- the driver
@@ -141,7 +118,11 @@ class RelayProxy(HostBase):
 
     def handle_timer(self, now: int) -> None:
         self.version += 1
-        self._roster.handle(now)
+        for pseudonym in self._roster.handle(now):
+            self._forget_lease(pseudonym)
+        for part in (self._leases, self._mail):
+            if part is not None:
+                part.handle(now)
         self._connectors.handle(now)
         self._flush(now)
         if self._pacer is not None:
@@ -149,7 +130,9 @@ class RelayProxy(HostBase):
 
     def next_timer(self) -> int | None:
         pacer_us = None if self._pacer is None else self._pacer.next_us()
-        return earliest(pacer_us, self._up.due_us, self._down.due_us, self._roster.next_us(), self._connectors.next_us)
+        held = (part.next_us() for part in (self._leases, self._mail) if part is not None)
+        batches = (self._up.due_us, self._down.due_us)
+        return earliest(pacer_us, *batches, *held, self._roster.next_us(), self._connectors.next_us)
 
     def next_event(self) -> Event | None:
         if not self._events and (event := self._connectors.next_event()) is not None:
@@ -168,6 +151,9 @@ class RelayProxy(HostBase):
         self._connected[peer] = 0
         if self._pacer is not None:
             self._pacer.stream_up(peer, now)
+        if self._mail is not None:
+            self._mail.client_up(peer)
+            self._flush(now)
 
     def peer_lost(self, peer: Address, now: int) -> None:
         if peer in self._connectors:
@@ -177,6 +163,8 @@ class RelayProxy(HostBase):
             return
         self._connected.pop(peer, None)
         self._enrolling.pop(peer, None)
+        if self._mail is not None:
+            self._mail.client_lost(peer)
         if self._pacer is not None:
             self._pacer.stream_down(peer)
 
@@ -191,6 +179,8 @@ class RelayProxy(HostBase):
             "flying": len(self._in_flight),
             "batch": len(self._up) + len(self._down),
             "backlog": 0 if self._pacer is None else len(self._pacer),
+            "held": 0 if self._mail is None else len(self._mail),
+            "remembered": 0 if self._mail is None else self._mail.remembered,
         }
 
     # --- up
@@ -200,14 +190,17 @@ class RelayProxy(HostBase):
             self._handle_answer(decode(data), now)
         else:
             for each in unpack_frame(self._pacer, data, source, lambda: self._disconnect(source, now)):
-                self._handle_request(decode(each), len(each), source, now)
+                self._receive_with(partial(self._hear_request, each, source, now))
+
+    def _hear_request(self, data: bytes, client: Address, now: int) -> None:
+        self._handle_request(decode(data), len(data), client, now)
 
     def _handle_request(self, message: Message, size: int, client: Address, now: int) -> None:
         publishes = isinstance(message, Submit)
         if isinstance(message, Receipt):
             self._forward_receipt(client, message, now)
             return
-        if not isinstance(message, EnrolClient | Lease | Release | Resume | Submit):
+        if not isinstance(message, EnrolClient | Lease | LeaseAhead | Release | Resume | Submit):
             raise MalformedError("not for a proxy")
         if not self._limits.allows(client, size, now, publishes=publishes):
             self._refuse_request(client, message.number, ReplyCode.LIMITED, now)
@@ -218,7 +211,7 @@ class RelayProxy(HostBase):
             self._refuse_request(client, message.number, ReplyCode.UNKNOWN, now)
         elif self._is_excessive(message):
             self._refuse_request(client, message.number, ReplyCode.LIMITED, now)
-        elif isinstance(message, Lease):
+        elif isinstance(message, Lease | LeaseAhead):
             self._forward_lease(client, message, now)
         elif isinstance(message, Submit):
             self._forward_submit(client, message, now)
@@ -229,14 +222,18 @@ class RelayProxy(HostBase):
         if client not in self._roster or not self._connected.get(client):
             raise ExcessError("a receipt without a delivery")
         self._connected[client] -= 1
-        if (pseudonym := self._roster.pseudonym_of(client, receipt.name)) is not None:
-            self._up.put(_Upward(lambda _: Receipt(pseudonym, receipt.ticket)), now)
+        if (pseudonym := self._roster.pseudonym_of(client, receipt.name)) is None:
+            return
+        if self._mail is not None:
+            self._mail.acknowledge(pseudonym, receipt.ticket)
+        else:
+            self._up.put(Upward(lambda _: Receipt(pseudonym, receipt.ticket)), now)
 
-    def _is_excessive(self, message: Lease | Release | Resume | Submit) -> bool:
+    def _is_excessive(self, message: Lease | LeaseAhead | Release | Resume | Submit) -> bool:
         subjects: Subjects = () if isinstance(message, Resume) else message.subjects
         return sum(map(len, subjects)) > self._config.subjects_each
 
-    def _forward_lease(self, client: Address, lease: Lease, now: int) -> None:
+    def _forward_lease(self, client: Address, lease: Lease | LeaseAhead, now: int) -> None:
         if not self._profile.one_pseudonym_per_client and lease.until_us > now + self._config.lease_us_max:
             self._refuse_request(client, lease.number, ReplyCode.MALFORMED, now)
             return
@@ -246,6 +243,9 @@ class RelayProxy(HostBase):
             return
         record, pseudonym = assigned
         transformation = self._roster.transformation(client)
+        if self._leases is not None:
+            self._hold_lease(client, lease, record, pseudonym, now)
+            return
 
         def build_moved(number: int) -> Message:
             subjects = self._profile.move_subjects(lease.subjects, transformation)
@@ -254,6 +254,21 @@ class RelayProxy(HostBase):
         self._records.when_durable(
             record, now, lambda now: self._queue_upward(client, lease, build_moved, now, pseudonym)
         )
+
+    def _hold_lease(self, client: Address, lease: Lease | LeaseAhead, record: int, pseudonym: bytes, now: int) -> None:
+        assert self._leases is not None
+        transformation = self._roster.transformation(client)
+        try:
+            with self.faults.refuse_exceptions():
+                self._leases.accept(
+                    pseudonym, record, lease, lambda each: self._profile.move_subjects(each, transformation), now
+                )
+        except RemoteError:
+            self._roster.end_lease(pseudonym)
+            self._refuse_request(client, lease.number, ReplyCode.MALFORMED, now)
+            raise
+        if self._mail is not None:
+            self._mail.resume(pseudonym, client)
 
     def _forward_submit(self, client: Address, submit: Submit, now: int) -> None:
         transformation = self._roster.transformation(client)
@@ -270,6 +285,9 @@ class RelayProxy(HostBase):
         if pseudonym is None:
             self._refuse_request(client, request.number, ReplyCode.UNKNOWN, now)
             return
+        if self._leases is not None:
+            self._answer_about_lease(client, request, pseudonym, now)
+            return
         transformation = self._roster.transformation(client)
 
         def build_moved(number: int) -> Message:
@@ -279,6 +297,34 @@ class RelayProxy(HostBase):
 
         self._queue_upward(client, request, build_moved, now, pseudonym)
 
+    def _answer_about_lease(self, client: Address, request: Release | Resume, pseudonym: bytes, now: int) -> None:
+        """The server is not asked. While it does not answer the proxy's own questions, neither does the proxy: its
+        clients must not take the relay for alive."""
+        assert self._leases is not None
+        assert self._mail is not None
+        if isinstance(request, Release):
+            self._leases.release(pseudonym, now)
+            self._mail.forget(pseudonym)
+            self._queue_downward(client, RequestReply(request.number, ReplyCode.DONE), now)
+            return
+        self._mail.resume(pseudonym, client)
+        if not self._is_server_silent(now):
+            self._leases.resume(pseudonym, request.number, now)
+
+    def _is_server_silent(self, now: int) -> bool:
+        if self._server is None or not self._in_flight:
+            return self._server is None
+        asked_us = next(iter(self._in_flight.values())).until_us - self._config.request_us
+        return self._answered_us < asked_us and now >= asked_us + _SILENT_US
+
+    def _forget_lease(self, pseudonym: bytes) -> None:
+        if self._leases is not None and self._mail is not None:
+            self._leases.forget(pseudonym)
+            self._mail.forget(pseudonym)
+
+    def _queue_question(self, pseudonym: bytes, build: Callable[[int], Message], now: int) -> None:
+        self._up.put(Upward(build, Question(pseudonym, now + self._config.request_us)), now)
+
     def _queue_upward(
         self,
         client: Address,
@@ -287,20 +333,29 @@ class RelayProxy(HostBase):
         now: int,
         pseudonym: bytes = b"",
     ) -> None:
-        forwarded = _ForwardedRequest(client, request, pseudonym, now + self._config.request_us)
-        self._up.put(_Upward(build, forwarded), now)
+        forwarded = ForwardedRequest(client, request, pseudonym, now + self._config.request_us)
+        self._up.put(Upward(build, forwarded), now)
 
     # --- down
 
     def _handle_answer(self, message: Message, now: int) -> None:
         if isinstance(message, RelayDelivery):
-            self._forward_delivery(message, now)
+            if self._mail is None:
+                self._forward_delivery(message, now)
+            else:
+                self._hold_delivery(message, now)
             return
         if not isinstance(message, RequestReply | Blinded):
             raise MalformedError("not for a proxy")
         forwarded = self._in_flight.pop(message.number, None)
+        self._answered_us = now
         if forwarded is None:
             raise StaleError("an answer to a request that is no longer open")
+        if isinstance(forwarded, Question):
+            if self._leases is None or isinstance(message, Blinded):
+                raise MalformedError("an answer of another kind than the request")
+            self._leases.handle_answer(forwarded.pseudonym, message, now)
+            return
         if isinstance(message, Blinded):
             self._finish_enrolment(forwarded, message, now)
             return
@@ -310,7 +365,7 @@ class RelayProxy(HostBase):
             self._roster.end_lease(forwarded.pseudonym)
         self._queue_downward(forwarded.client, RequestReply(forwarded.request.number, code, message.proof), now)
 
-    def _finish_enrolment(self, forwarded: _ForwardedRequest, blinded: Blinded, now: int) -> None:
+    def _finish_enrolment(self, forwarded: ForwardedRequest, blinded: Blinded, now: int) -> None:
         request, client = forwarded.request, forwarded.client
         if not isinstance(request, EnrolClient):
             raise MalformedError("a share without an enrolment request")
@@ -336,27 +391,47 @@ class RelayProxy(HostBase):
                 self.undeliverable += 1
                 continue
             client, name = owner
-            self._down.put(
-                _Downward(client, RelayDelivery((name,), delivery.ticket, delivery.cipher, delivery.sealed)), now
-            )
+            self._queue_downward(client, RelayDelivery((name,), delivery.ticket, delivery.cipher, delivery.sealed), now)
+
+    def _hold_delivery(self, delivery: RelayDelivery, now: int) -> None:
+        assert self._mail is not None
+        pseudonym, receipt = delivery.names[0], Receipt(delivery.names[0], delivery.ticket)
+        owner = self._roster.find_lease(pseudonym)
+        if owner is None or not self._mail.accept(
+            owner[0], delivery, now, lambda now: self._up.put(Upward(lambda _: receipt), now)
+        ):
+            self.undeliverable += 1
 
     def _refuse_request(self, client: Address, number: int, code: ReplyCode, now: int) -> None:
         self.refused[code.name] += 1
         self._queue_downward(client, RequestReply(number, code), now)
 
     def _queue_downward(self, client: Address, message: Message, now: int) -> None:
-        self._down.put(_Downward(client, message), now)
+        self._down.put(Downward(client, message), now)
 
     # --- inside
 
     def _flush(self, now: int) -> None:
         """Forward the batches that are due. Bodies are moved now, to the key that the subscriber has now."""
+        self._queue_mail(now)
         for upward in self._up.take(now):
             self._send_up(upward, now)
         for downward in self._down.take(now):
             self._send_down(downward)
+        self._queue_mail(now)
 
-    def _send_up(self, upward: _Upward, now: int) -> None:
+    def _queue_mail(self, now: int) -> None:
+        """Queue held deliveries for clients that are there: of a long backlog, as many as a batch has room for."""
+        while self._mail is not None:
+            for client, delivery in self._mail.outgoing:
+                if (owner := self._roster.find_lease(delivery.names[0])) is not None:
+                    named = RelayDelivery((owner[1],), delivery.ticket, None, delivery.sealed)
+                    self._queue_downward(client, named, now)
+            self._mail.outgoing.clear()
+            if len(self._down) >= self._config.batch_max or not self._mail.send_backlog():
+                return
+
+    def _send_up(self, upward: Upward, now: int) -> None:
         forwarded = upward.forwarded
         server = self._server
         if server is None:
@@ -367,6 +442,8 @@ class RelayProxy(HostBase):
         while self._in_flight and next(iter(self._in_flight.values())).until_us <= now:
             del self._in_flight[next(iter(self._in_flight))]
         if len(self._in_flight) >= self._config.flight_max:
+            if isinstance(forwarded, Question):
+                return  # It is asked again.
             self._refuse_request(forwarded.client, forwarded.request.number, ReplyCode.FULL, now)
             return
         self._number = (self._number + 1) % _NUMBERS
@@ -375,12 +452,14 @@ class RelayProxy(HostBase):
                 message = upward.build(self._number)
         except RemoteError as error:
             self._refuse(error)
+            if isinstance(forwarded, Question):
+                return
             self._refuse_request(forwarded.client, forwarded.request.number, ReplyCode.MALFORMED, now)
             return
         self._in_flight[self._number] = forwarded
         self._post(server, message)
 
-    def _send_down(self, downward: _Downward) -> None:
+    def _send_down(self, downward: Downward) -> None:
         client, message = downward.client, downward.message
         if isinstance(message, RelayDelivery):
             if client not in self._roster:
@@ -407,28 +486,6 @@ class RelayProxy(HostBase):
             self._pacer.put(peer, encode(message))
 
 
-@dataclass(slots=True)
-class _ForwardedRequest:
-    """A request at the server, and the client it belongs to."""
-
-    client: Address
-    request: ClientRequest
-    pseudonym: bytes
-    until_us: int
-
-
-@dataclass(slots=True)
-class _Upward:
-    """A message to the server, built when it leaves, under the number it leaves with."""
-
-    build: Callable[[int], Message]
-    forwarded: _ForwardedRequest | None = None
-
-
-@dataclass(slots=True)
-class _Downward:
-    client: Address
-    message: Message
-
-
 _NUMBERS: Final = 1 << 32
+_SILENT_US: Final = 5_000_000
+"""A server that has left a request unanswered for this long, and all others since, counts as silent."""

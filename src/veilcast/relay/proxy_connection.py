@@ -24,7 +24,7 @@ from veilcast.crypto.group import Scalar
 from veilcast.errors import ForgedError, LocalError
 from veilcast.machine import Address, Delay, Entropy, Event
 from veilcast.relay.config import RelayClientConfig
-from veilcast.relay.profile import ClientProfile
+from veilcast.relay.profile import ClientProfile, LeasePeriod
 from veilcast.relay.transformation_key import EnrolmentStart, ServerPublicKey, begin_enrolment
 from veilcast.wire.base import Message
 from veilcast.wire.relay import Release, ReplyCode, RequestReply
@@ -41,6 +41,8 @@ class _Request:
     on_done: WhenDurable
     on_unknown: WhenDurable | None
     proof: bytes | None
+    on_held: WhenDurable | None = None
+    period: LeasePeriod | None = None
     is_release: bool = False
     """True if the request last left as a release, which no party proves: a lost release does no harm."""
     tries: int = 0
@@ -100,14 +102,17 @@ class ProxyConnection:
         on_unknown: WhenDurable | None = None,
         *,
         proof: bytes | None = None,
+        on_held: WhenDurable | None = None,
+        period: LeasePeriod | None = None,
     ) -> int:
         """Repeat a request until it is confirmed. Returns its number, for `cancel`.
 
         With `proof`, only an answer that carries the proof confirms the request: the proxy cannot confirm it in the
-        server's place.
+        server's place. Before the `period` of a lease, the proxy may answer that it holds the request; after it,
+        nothing is left to prove.
         """
         number = self._next_number()
-        self._waiting[number] = _Request(build, on_done, on_unknown, proof)
+        self._waiting[number] = _Request(build, on_done, on_unknown, proof, on_held, period)
         self._send_waiting(now)
         return number
 
@@ -180,21 +185,23 @@ class ProxyConnection:
         request = self._in_flight.get(reply.number)
         if request is None:
             return
-        if code is ReplyCode.DONE and request.proof not in (None, reply.proof) and not request.is_release:
+        is_over = request.period is not None and now >= request.period.until_us
+        if code is ReplyCode.DONE and request.proof not in (None, reply.proof) and not (request.is_release or is_over):
             raise ForgedError("the proxy confirms a request without the server's proof")
-        if code is ReplyCode.DONE:
+        if code is ReplyCode.HELD and (request.period is None or now >= request.period.begin_us):
+            raise ForgedError("the proxy still holds a request whose time has come")
+        ends = {ReplyCode.DONE: request.on_done, ReplyCode.HELD: request.on_held, ReplyCode.UNKNOWN: request.on_unknown}
+        if code in (ReplyCode.DONE, ReplyCode.HELD):
             self._times_forgotten = 0
         self._answer_times.record(request, now)
-        if code is ReplyCode.DONE or (code is ReplyCode.UNKNOWN and request.on_unknown is not None):
+        if (then := ends.get(code)) is not None:
             del self._in_flight[reply.number]
             self._timers.cancel(reply.number)
             self._clear_refusal(reply.number)
             if code is ReplyCode.DONE:
                 self._hasten_older(request, now)
             self._send_waiting(now)
-            then = request.on_done if code is ReplyCode.DONE else request.on_unknown
-            if then is not None:
-                then(now)
+            then(now)
         elif code is ReplyCode.UNKNOWN:
             self._enrol_again(now)
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -35,11 +35,28 @@ class EnrolledClient(msgspec.Struct, frozen=True, array_like=True, tag="client",
 
 
 class LeasePseudonym(msgspec.Struct, frozen=True, array_like=True, tag="lease", forbid_unknown_fields=True):
-    """The record of a lease."""
+    """The record of a lease. The last four fields are for a lease that the proxy holds (`presence`)."""
 
     client: str
     name: bytes
     pseudonym: bytes
+    until_us: int
+    lease: bytes = b""
+    """The lease as the server gets it, or empty."""
+    submit_us: int = 0
+    """When it leaves for the server."""
+    proof: bytes = b""
+    """The server's proof that it has the lease, or empty."""
+    is_released: bool = False
+    """Whether the client has ended it."""
+
+
+class HeldDelivery(msgspec.Struct, frozen=True, array_like=True, tag="mail", forbid_unknown_fields=True):
+    """The record of a delivery that its client has not acknowledged."""
+
+    pseudonym: bytes
+    ticket: bytes
+    sealed: bytes
     until_us: int
 
 
@@ -139,6 +156,22 @@ class ClientRoster:
         self._add_lease(record, entry)
         return record, entry.pseudonym
 
+    def lease_entry(self, pseudonym: bytes) -> LeasePseudonym | None:
+        """The record of the lease with this pseudonym; None in `paper`."""
+        client, name = self._leases_by_pseudonym.get(pseudonym, (Address(""), b""))
+        known = self._clients.get(client)
+        return known.leases[name][1] if known is not None and name in known.leases else None
+
+    def lease_entries(self) -> list[LeasePseudonym]:
+        return [entry for client in self._clients.values() for _, entry in client.leases.values()]
+
+    def change_lease(self, entry: LeasePseudonym) -> int:
+        """Write another record in place of that of the same lease. Returns its number."""
+        leases = self._clients[Address(entry.client)].leases
+        record = self._durable.keep(_ENCODER.encode(entry), leases[entry.name][0])
+        leases[entry.name] = (record, entry)
+        return record
+
     def find_lease(self, pseudonym: bytes) -> tuple[Address, bytes] | None:
         """The client and the client's name for the lease; None if the pseudonym is unknown or expired."""
         return self._leases_by_pseudonym.get(pseudonym)
@@ -156,9 +189,12 @@ class ClientRoster:
     def next_us(self) -> int | None:
         return self._timers.next_us()
 
-    def handle(self, now: int) -> None:
-        for pseudonym in self._timers.pop_due(now):
+    def handle(self, now: int) -> list[bytes]:
+        """Forget what has expired. Returns the pseudonyms."""
+        expired = self._timers.pop_due(now)
+        for pseudonym in expired:
             self.end_lease(pseudonym)
+        return expired
 
     def _make_room(self) -> bool:
         """Evict a client without leases. Not in `paper`: a client that was away comes back to its pseudonym."""
@@ -192,9 +228,16 @@ class ClientRoster:
         return self._entropy(LEASE_NAME)
 
 
-def decode_roster_record(data: bytes) -> EnrolledClient | LeasePseudonym:
-    entry: EnrolledClient | LeasePseudonym = _DECODER.decode(data)
+def encode_record(entry: RosterRecord) -> bytes:
+    return _ENCODER.encode(entry)
+
+
+def decode_roster_record(data: bytes) -> RosterRecord:
+    entry: RosterRecord = _DECODER.decode(data)
     return entry
+
+
+RosterRecord: TypeAlias = EnrolledClient | LeasePseudonym | HeldDelivery
 
 
 def _scalar(data: bytes) -> Scalar:
@@ -206,4 +249,4 @@ def _scalar(data: bytes) -> Scalar:
 
 _DAMAGED: Final = "a record of the proxy's clients is damaged"
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = MsgpackDecoder(EnrolledClient | LeasePseudonym, TamperedError, _DAMAGED)
+_DECODER: Final = MsgpackDecoder(RosterRecord, TamperedError, _DAMAGED)

@@ -120,7 +120,9 @@ class RelayServer(HostBase):
         self._expired: dict[bytes, None] = {}
         """Expired leases with publications still waiting under their names."""
         self.matched = 0
-        self._mailboxes = Mailboxes(config, self._profile, self._post, self._records.settle, self._mailbox_emptied)
+        self._mailboxes = Mailboxes(
+            config.mailbox_limits, self._profile, self._post, self._records.settle, self._mailbox_emptied
+        )
         self._restore(records or {}, now)
 
     # --- the driver
@@ -231,7 +233,7 @@ class RelayServer(HostBase):
         if resume.name not in self._mailboxes:
             self._refuse_request(proxy, resume.number, ReplyCode.UNKNOWN)
             return
-        self._confirm(proxy, resume.number)
+        self._confirm(proxy, resume.number, self._profile.lease_proof(self._mailboxes.key_of(resume.name)))
         self._mailboxes.resume(resume.name, proxy)
 
     def _submit(self, submit: Submit, proxy: Address, now: int) -> None:

@@ -119,7 +119,7 @@ class Engine(ABC):
         self._weather: Weather = CALM
         # Calm: every frame arrives at "now plus the latency of its link". Plain: calm, and no recorder, so that the
         # loop can send a frame without further checks.
-        self._calm = links.jitter_us == (0,)
+        self._calm = links.is_constant
         self._plain = self._calm and recording is None
         self._trace = RunDigest()
         self._recorder = recording
@@ -352,7 +352,7 @@ class Engine(ABC):
                 self._recorder.cell(self._time, host.address, self._observed_destination(frame.destination), len(data))
             arrivals: tuple[int, ...] = (self._time + link.latency_us,)
             if not self._calm:
-                arrivals = link.arrivals(self._time, self.seed, self._links.jitter_us, self._weather)
+                arrivals = link.arrivals(self._time, self.seed, self._links, self._weather)
             for arrival in arrivals:
                 self._push(arrival, link.target, link, data)
                 self._trace.add_note(arrival, link.number, data)

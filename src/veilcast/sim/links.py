@@ -34,11 +34,21 @@ class LinkDelays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Drawn once for each link; at least 1, so that time passes whatever machines send."""
     jitter_us: tuple[int, ...] = (0,)
     """Drawn for each frame and added."""
+    wander_us: int = 0
+    """Each direction of a link is up to this much slower at times: a draw every `wander_every_us`, and a straight line
+    from each to the next."""
+    wander_every_us: int = 600_000_000
 
     def __post_init__(self) -> None:
         for name, points, least in (("latency_us", self.latency_us, 1), ("jitter_us", self.jitter_us, 0)):
             if not points or points[0] < least or list(points) != sorted(points):
                 raise ConfigError(f"links.{name} must be rising quantiles, the first at least {least}")
+        if self.wander_us < 0 or self.wander_every_us < 1:
+            raise ConfigError("links.wander_us must not be negative, and links.wander_every_us must be at least 1")
+
+    @property
+    def is_constant(self) -> bool:
+        return self.jitter_us == (0,) and not self.wander_us
 
     def latency_between(self, u: Address, v: Address, seed: int) -> int:
         low, high = sorted((u, v))
@@ -107,7 +117,7 @@ class DirectedLink:
             self.waiting = deque(maxlen=2)
         self.waiting.append(notice)
 
-    def arrivals(self, time: int, seed: int, jitter_us: tuple[int, ...], weather: Weather) -> tuple[int, ...]:
+    def arrivals(self, time: int, seed: int, delays: LinkDelays, weather: Weather) -> tuple[int, ...]:
         """The arrival times of a frame sent at `time`: none, one, or more."""
         if not self._key:
             self._key = derive_bytes(seed, "link", self.source, self.target.address)
@@ -115,7 +125,10 @@ class DirectedLink:
         self._frames += 1
         if self.blocks or happens(weather.loss_ppm, words[0]):
             return ()
-        arrival = max(self._latest, time + self.latency_us + draw_quantile(jitter_us, words[1]))
+        delay_us = self.latency_us + draw_quantile(delays.jitter_us, words[1])
+        if delays.wander_us:
+            delay_us += self._wander_us(time, delays)
+        arrival = max(self._latest, time + delay_us)
         if happens(weather.reorder_ppm, words[2]):
             arrival += draw_quantile((1, weather.reorder_us), words[3])
         else:
@@ -126,6 +139,14 @@ class DirectedLink:
         if happens(weather.replay_ppm, words[6]):
             arrivals += (arrival + draw_quantile((1, weather.replay_us), words[7]),)
         return arrivals
+
+    def _wander_us(self, time: int, delays: LinkDelays) -> int:
+        number, rest = divmod(time, delays.wander_every_us)
+        before, after = (
+            int.from_bytes(blake2b(b"wander %d" % each, key=self._key, digest_size=4).digest(), "little") / 2**32
+            for each in (number, number + 1)
+        )
+        return int(delays.wander_us * (before + (after - before) * rest / delays.wander_every_us))
 
 
 CALM: Final = Weather()

@@ -30,7 +30,7 @@ Subjects: TypeAlias = Annotated[tuple[SubjectGroup, ...], Meta(max_length=g.GROU
 
 
 class ReplyCode(IntEnum):
-    """How a request ended. All but the first are refusals."""
+    """How a request ended. The first and the last are no refusals."""
 
     DONE = 0
     FULL = 1
@@ -41,6 +41,8 @@ class ReplyCode(IntEnum):
     """The request can never be granted."""
     UNKNOWN = 4
     """The request relies on something that is not known here (any more): the sender must send that again."""
+    HELD = 5
+    """The proxy has taken the lease of a coming period, and passes it on by itself when its time comes."""
 
 
 class EnrolClient(Message, frozen=True):
@@ -81,6 +83,19 @@ class Lease(Message, frozen=True):
     sealed: Sealed | None
 
 
+class LeaseAhead(Message, frozen=True):
+    """A client to its proxy, for a period that has not begun: send this `Lease` to the server at a moment of your own
+    between `from_us` and `to_us`."""
+
+    number: Counter
+    name: LeaseName
+    from_us: Moment
+    to_us: Moment
+    until_us: Moment
+    subjects: Subjects
+    sealed: Sealed | None
+
+
 class Release(Message, frozen=True):
     """The client ends this lease. The subjects, in `paper`, name the part of the filter to remove."""
 
@@ -90,7 +105,7 @@ class Release(Message, frozen=True):
 
 
 class Resume(Message, frozen=True):
-    """The client is present: send the publications that wait under this name."""
+    """The sender is there: send the publications that wait under this name."""
 
     number: Counter
     name: LeaseName
@@ -144,4 +159,5 @@ TYPE_BYTES: Final[dict[int, type[Message]]] = {
     0x47: RequestReply,
     0x48: RelayDelivery,
     0x49: Receipt,
+    0x4A: LeaseAhead,
 }

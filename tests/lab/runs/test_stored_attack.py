@@ -89,6 +89,9 @@ OTHERS = {
     "mesh.clocks": OTHER.format(
         kind="mesh.clocks", engine="kernel", base="nodes = 5\ndegree = 2\nclocks = 'grid'\nsteps = [5, 10]"
     ),
+    "relay.timing": OTHER.format(
+        kind="relay.timing", engine="machines", base="nodes = 6\nsteps = [3]\nrelay = 'answers'"
+    ),
     "tree.attacks": OTHER.format(kind="tree.attacks", engine="kernel", base=f"tree = 'paper'\n{_TREES}"),
     "tree.definitions": OTHER.format(
         kind="tree.definitions", engine="kernel", base=f"tree = 'hardened'\ntopics = 3\nratio = 0.3\n{_TREES}"

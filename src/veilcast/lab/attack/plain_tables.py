@@ -34,6 +34,8 @@ from veilcast.lab.attack.observer.clock_skew import LinkCells
 from veilcast.lab.attack.observer.epoch_job import guess_from_epochs
 from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations
 from veilcast.lab.attack.registry import attack_names
+from veilcast.lab.attack.server.lease_job import guess_from_leases
+from veilcast.lab.attack.server.lease_times import LeaseTimes
 from veilcast.lab.attack.server.observations import ServerObservations
 from veilcast.lab.attack.server.server_job import guess_from_server
 from veilcast.lab.attack.stream.model import StreamObservations
@@ -178,6 +180,7 @@ _ALL: Final = 1 << 40
 JOBS: Final = (
     AttackJob("a broker that sees foiled streams", ("streams",), StreamObservations, guess_streams, StreamGuessRow),
     AttackJob("a relay's server", ("server",), ServerObservations, guess_from_server),
+    AttackJob("a relay's server with a clock", ("server",), LeaseTimes, guess_from_leases, by_name=True),
     AttackJob("an observer of all wires", ("cells",), CaptureObservations, _guess_from_whole_record, by_epochs=False),
     AttackJob(
         "an observer that tells notifications from other cells",

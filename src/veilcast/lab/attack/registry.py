@@ -30,6 +30,8 @@ from veilcast.lab.attack.observer.clock_skew import ESTIMATORS, LinkCells, score
 from veilcast.lab.attack.observer.heartbeat_pairs import HeartbeatObservations
 from veilcast.lab.attack.observer.observations import CaptureObservations, EpochObservations, WireObservations
 from veilcast.lab.attack.server import attackers as relay
+from veilcast.lab.attack.server import lease_times
+from veilcast.lab.attack.server.lease_times import LeaseTimes
 from veilcast.lab.attack.server.observations import (
     ANSWERS,
     BODIES,
@@ -53,8 +55,8 @@ Scores = NDArray[np.float64]
 class Attacker(Generic[Observed]):
     name: str
     role: str
-    """Role that it looks for: `subscriber`, `publisher`, `member` of the mesh, a `machine` by its clock, or `truth`
-    among the candidates of a stream."""
+    """Role that it looks for: `subscriber`, `publisher`, `member` of the mesh, a `machine` by its clock, two leases of
+    one member (`lease`), or `truth` among the candidates of a stream."""
     observes: type[Observed]
     score: Callable[[Observed], Scores]
     """Scores by node; topics x nodes if the attacker tells topics apart; probabilities of candidates for a stream."""
@@ -165,6 +167,7 @@ def _on_stream(
 SUBSCRIBER: Final = "subscriber"
 PUBLISHER: Final = "publisher"
 MEMBER: Final = "member"
+LEASE: Final = "lease"
 MACHINE: Final = "machine"
 
 WAVES: Final = "notes"
@@ -317,6 +320,13 @@ _HEARTBEATS: Final = (
     Attacker("closure", SUBSCRIBER, HeartbeatObservations, heartbeat_pairs.score_closure),
     Attacker("swap-tracker", SUBSCRIBER, HeartbeatObservations, heartbeat_pairs.score_traced),
 )
+_LEASES: Final = (
+    Attacker("lease-rhythm", LEASE, LeaseTimes, lease_times.score_rhythm),
+    Attacker("lease-receipts", LEASE, LeaseTimes, lease_times.score_receipts),
+    Attacker("lease-silences", LEASE, LeaseTimes, lease_times.score_silences),
+    Attacker("lease-returns", LEASE, LeaseTimes, lease_times.score_returns),
+)
+"""Their scores are for pairs of leases."""
 ATTACKERS: Final[tuple[Attacker[Any], ...]] = (
     *_WIRES,
     *_HEARTBEATS,
@@ -325,6 +335,7 @@ ATTACKERS: Final[tuple[Attacker[Any], ...]] = (
     *_TOKENS,
     *_TREES,
     *_RELAYS,
+    *_LEASES,
     *_STREAMS,
 )
 FOREIGN: Final[dict[str, Attacker[Any]]] = {}

@@ -33,6 +33,7 @@ AnyParams: TypeAlias = (
     | mesh.MeshWires
     | relay.RelayAttacks
     | relay.RelayDelays
+    | relay.RelayTiming
     | tree.TreeCosts
     | tree.TreeAttacks
     | tree.TreeDefinitions

@@ -109,3 +109,43 @@ class RelayDelays(RunParams, frozen=True, kw_only=True, tag="relay.delays"):
     def check_hosts(self, readers: int) -> None:
         if max(*self.steps, readers) > self.nodes:
             raise ConfigError(f"there must be as many nodes as a step says, and {readers} at least, not {self.nodes}")
+
+
+class RelayTiming(RunParams, frozen=True, kw_only=True, tag="relay.timing"):
+    """Whether a relay's server links the leases of a member by the times of what arrives under them."""
+
+    STEP_UNIT: ClassVar[str] = "hours"
+
+    relay: Literal["answers", "drawn", "held"]
+    """How members ask for deliveries: a fixed time after the last answer; at random times; or at random times, and the
+    proxy holds leases and deliveries, which is the product's default."""
+    steps: tuple[float, ...]
+    """Hours of the run; one number."""
+    nodes: int = 40
+    """Number of members."""
+    topics: int = 8
+    subscriptions: int = 3
+    """Most subscriptions of a member; each has one at least."""
+    publications: float = 60.0
+    """Publications an hour."""
+    absences: float = 4.0
+    """Mean number of times a day that a member goes away and comes back."""
+    away_minutes: float = 30.0
+    """Mean length of an absence; each lasts between a third and five thirds of it."""
+    ahead: int = 1
+    """Epochs for which a proxy has leases beyond the current one."""
+    wander_ms: float = 0.0
+    """Links become up to this much slower and quicker again within the hour."""
+    spread_ms: float = 90.0
+    """Latencies of links differ by up to this much; 0 is a null control."""
+
+    def __post_init__(self) -> None:
+        self.check_at_least(1, "topics", "subscriptions", "ahead")
+        self.check_not_negative("publications", "absences", "away_minutes", "wander_ms", "spread_ms")
+        check_nodes(self.nodes)
+        check_steps(self.steps, required=True)
+        if len(self.steps) > 1:
+            raise ConfigError("a run has one number of hours as its step")
+
+    def observed_steps(self) -> tuple[float, ...]:
+        return self.steps

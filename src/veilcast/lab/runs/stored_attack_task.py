@@ -246,6 +246,7 @@ STORED_ATTACKS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.swaps": {"machines": "mesh.swaps_machines"},
     "mesh.wires": {"machines": "mesh.wires_machines"},
     "relay.attacks": {"kernel": "relay.attacks_model", "machines": "relay.attacks_machines"},
+    "relay.timing": {"machines": "relay.timing"},
     "mesh.topics": {"kernel": "mesh.topics_model"},
     "mesh.pruning": {"kernel": "mesh.pruning_model"},
     "mesh.clocks": {"kernel": "mesh.clocks_model"},

@@ -77,6 +77,7 @@ RUNS: Final[Mapping[str, Mapping[str, str]]] = {
     "mesh.grinding": {"machines": "mesh.active_insiders:run_grinding"},
     "mesh.wires": {"machines": "mesh.wires_machines", "live": "mesh.wires_live"},
     "relay.attacks": {"kernel": "relay.attacks_model", "machines": "relay.attacks_machines"},
+    "relay.timing": {"machines": "relay.timing"},
     "relay.delays": {"machines": "relay.delays", "live": "relay.delays:run_on_sockets"},
     "tree.costs": {"kernel": "tree.costs_model", "machines": "tree.costs_machines"},
     "tree.attacks": {"kernel": "tree.attacks_model"},
@@ -119,6 +120,7 @@ KEPT_TABLES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             *("truth", "guesses"),
         ),
     },
+    "relay.timing": {"machines": ("server", "truth", "guesses")},
     "mesh.topics": {
         "kernel": (
             *("truth", "guesses", "topology", "presence", "facts", "insiders", "roots", "popularity", "pairs"),

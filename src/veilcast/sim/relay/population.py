@@ -41,9 +41,9 @@ class RelayPopulation(SubscriberPopulation, frozen=True, tag="relay"):
     proxies: int = 2
     clients: int = 6
     client: RelayClientConfig = RelayClientConfig(
-        retry_us=1_000_000, connect_us=500_000, resume_us=5_000_000, ahead_epochs=3
+        retry_us=1_000_000, connect_us=500_000, resume_us=5_000_000, ahead_epochs=3, lead_epochs=3
     )
-    proxy: RelayProxyConfig = RelayProxyConfig(connect_us=500_000)
+    proxy: RelayProxyConfig = RelayProxyConfig(connect_us=500_000, poll_us=5_000_000, retry_us=1_000_000)
     server: RelayServerConfig = RelayServerConfig(leases_max=1_000, columns_max=4_000)
     checks: tuple[str, ...] = ("once", "intact", "matching", "complete", "bounds")
 
@@ -141,6 +141,8 @@ class RelayPopulation(SubscriberPopulation, frozen=True, tag="relay"):
                 "flying": proxy.flight_max,
                 "batch": 2 * proxy.batch_max,
                 "backlog": proxy.backlog_max,
+                "held": proxy.held_max,
+                "remembered": proxy.held_max,
             }
         server = self.server
         return {

@@ -13,12 +13,9 @@ truth that attackers are compared with. Times are relative to the beginning of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, TypeAlias
 
 from veilcast.authority.topic_record import Profile
 from veilcast.crypto.group import Point, Scalar, multiply_each
-from veilcast.decoding import MsgpackDecoder
-from veilcast.errors import TamperedError
 from veilcast.lab.attack.server.server_job import PROXY_NAME
 from veilcast.machine import Address, Event, Frame, Record
 from veilcast.observe import CellRow, ServerRow
@@ -27,7 +24,7 @@ from veilcast.relay.hardened import HardenedServerProfile
 from veilcast.relay.pacer import Pacer
 from veilcast.relay.paper import PaperServerProfile
 from veilcast.relay.profile import ServerProfile
-from veilcast.relay.roster import EnrolledClient, LeasePseudonym
+from veilcast.relay.roster import EnrolledClient, HeldDelivery, decode_roster_record
 from veilcast.relay.subject_tags import move_element, tag_of
 from veilcast.relay.transformation_key import ServerKeys
 from veilcast.sim.checkers import Checker
@@ -36,8 +33,6 @@ from veilcast.sim.rng import derive_rng
 from veilcast.sim.world import World
 from veilcast.wire import decode
 from veilcast.wire.relay import Lease, RelayDelivery, Subjects, Submit
-
-_Entry: TypeAlias = EnrolledClient | LeasePseudonym
 
 
 class RelayTap(Checker):
@@ -71,7 +66,9 @@ class RelayTap(Checker):
     def on_event(self, world: World, address: Address, event: Event) -> None:
         if address not in self._proxies or not isinstance(event, Record):
             return
-        entry = _DECODER.decode(event.data)
+        entry = decode_roster_record(event.data)
+        if isinstance(entry, HeldDelivery):
+            return
         if isinstance(entry, EnrolledClient):
             self._transformations[address, Address(entry.client)] = Scalar(entry.transformation)
         if entry.pseudonym:
@@ -155,6 +152,3 @@ class _RecordReader:
             self._open.add(stream)
             self._pacer.stream_up(stream, 0)
         yield from self._pacer.unpack_record(stream, frame.data)
-
-
-_DECODER: Final = MsgpackDecoder(_Entry, TamperedError, "not a record of a proxy")
