@@ -146,7 +146,11 @@ class HeldLeases:
             self._ask_server(pseudonym, _question_about(entry, now), now)
 
     def _draw_pause_us(self, entry: LeasePseudonym) -> int:
-        return draw_exponential(self._rng, self._config.poll_us if entry.proof else self._config.retry_us)
+        """Of a lease that the server has not confirmed, half of the mean is for its answer."""
+        if entry.proof:
+            return draw_exponential(self._rng, self._config.poll_us)
+        half_us = self._config.retry_us // 2
+        return half_us + draw_exponential(self._rng, half_us)
 
     def _set_proof(self, entry: LeasePseudonym, proof: bytes) -> LeasePseudonym:
         if proof != entry.proof:

@@ -171,8 +171,10 @@ def test_records_that_leave_only_when_there_is_something_to_send_are_noticed(mon
             pacer._timers.set(peer, stream.due_us)
         return frames
 
+    params = of_relay("hardened", constant=True)
+    always = means(params)["disclosure", "auc"]
     monkeypatch.setattr(Pacer, "handle", handle)
-    assert means(of_relay("hardened", constant=True))["disclosure", "auc"] > 0.6
+    assert means(params)["disclosure", "auc"] > always + 0.05
 
 
 def test_a_planted_repeat_is_noticed() -> None:

@@ -227,7 +227,7 @@ def make_population(params: RelayAttacks, epochs: int) -> EpochPopulation:
         notes=_NOTES,
         every_us=_EVERY_US,
         # A lease is asked for in its own epoch, as in the model.
-        client=msgspec.structs.replace(plain.client, ahead_epochs=0, rate_us=rate_us),
+        client=msgspec.structs.replace(plain.client, ahead_epochs=0, lead_epochs=1, rate_us=rate_us),
         proxy=msgspec.structs.replace(plain.proxy, batch_us=batch_us, rate_us=rate_us),
     )
 

@@ -32,7 +32,7 @@ from veilcast.sim.relay.population import SERVER
 from veilcast.sim.rng import derive_rng
 from veilcast.sim.world import World
 from veilcast.wire import decode
-from veilcast.wire.relay import Lease, RelayDelivery, Subjects, Submit
+from veilcast.wire.relay import Lease, LeaseAhead, RelayDelivery, Subjects, Submit
 
 
 class RelayTap(Checker):
@@ -103,7 +103,7 @@ class RelayTap(Checker):
         self.cells.append(CellRow(self._run, at_us // epoch_us, at_us, src, dst, len(frame.data)))
         for data in [frame.data] if self._records is None else self._records.read(address, frame):
             match decode(data):
-                case Lease() as message:
+                case Lease() | LeaseAhead() as message:
                     self._note(
                         epoch_us, "proxy:subscribe", client, self._moved(frame.destination, client, message.subjects)
                     )
