@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Literal
@@ -20,6 +21,7 @@ from veilcast.cli.context import Context
 from veilcast.cli.files import state_file
 from veilcast.cli.local.network import NetworkPlan
 from veilcast.crypto.secret import Secret
+from veilcast.net.client import Client
 
 PLAN = NetworkPlan(nodes=3, mode="relay", publishers=1, subscribers=2)
 
@@ -76,14 +78,22 @@ def test_a_full_server_says_so_and_the_member_hears_it(disk: Path) -> None:
     async def test(house: LiveRelay) -> None:
         with house.file("server").open("a") as file:
             file.write("[relay]\nleases_max = 1\n")
-        reader = house.subscribers[0]
-        await house.start("server", "proxy", reader)
-        async with house.client(reader) as me:
-            await me.subscribe(house.net.topic).start()
-            told = await wait_for_status(me, lambda status: bool(status.hindrances))
-            assert told.hindrances[0].startswith("the relay is full; there may be room later")
+        one, other = house.subscribers
+        await house.start("server", "proxy", one, other)
+        async with house.client(one) as first, house.client(other) as second:
+            hears = [asyncio.ensure_future(_hindrance(house, each)) for each in (first, second)]
+            done, pending = await asyncio.wait(hears, return_when=asyncio.FIRST_COMPLETED)
+            for each in pending:
+                each.cancel()
+            assert done.pop().result().startswith("the relay is full; there may be room later")
 
     run_with_relay(disk, PLAN, test)
+
+
+async def _hindrance(house: LiveRelay, member: Client) -> str:
+    """What a member that subscribes is told first."""
+    await member.subscribe(house.net.topic).start()
+    return (await wait_for_status(member, lambda status: bool(status.hindrances))).hindrances[0]
 
 
 def test_a_subscription_that_no_relay_could_serve_is_refused_at_once(disk: Path) -> None:

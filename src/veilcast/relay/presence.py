@@ -62,6 +62,8 @@ class HeldLeases:
         self._ask_server, self._answer = ask_server, answer
         self._waiting: dict[bytes, int] = {}
         """For each pseudonym, the number of the client's request that waits for the server's answer."""
+        self._refused: dict[bytes, ReplyCode] = {}
+        """How the server has refused a lease, by pseudonym."""
         self._timers: Timers[bytes] = Timers()
         for entry in roster.lease_entries():
             if entry.lease:
@@ -81,7 +83,7 @@ class HeldLeases:
                 submit_us = first_us + self._rng.randrange(max(0, last_us - first_us) + 1)
             moved = Lease(0, pseudonym, lease.until_us, move(lease.subjects), lease.sealed)
             record = self._roster.change_lease(replace(entry, lease=encode(moved), submit_us=submit_us))
-            self._timers.set(pseudonym, submit_us)
+            self._durable.when_durable(record, now, lambda now: self._timers.set(pseudonym, max(now, submit_us)))
         elif entry.is_released or (isinstance(lease, Lease) and now < entry.submit_us):
             sooner_us = min(now, entry.submit_us) if isinstance(lease, Lease) else entry.submit_us
             record = self._roster.change_lease(replace(entry, is_released=False, submit_us=sooner_us))
@@ -112,6 +114,7 @@ class HeldLeases:
     def forget(self, pseudonym: bytes) -> None:
         self._timers.cancel(pseudonym)
         self._waiting.pop(pseudonym, None)
+        self._refused.pop(pseudonym, None)
 
     def handle_answer(self, pseudonym: bytes, reply: RequestReply, now: int) -> None:
         """The server's answer to a lease, or to a question about one."""
@@ -127,7 +130,9 @@ class HeldLeases:
             return
         if code is ReplyCode.DONE and reply.proof is not None:
             entry = self._set_proof(entry, reply.proof)
+        self._refused.pop(pseudonym, None)
         if code in (ReplyCode.FULL, ReplyCode.MALFORMED):
+            self._refused[pseudonym] = code
             self._timers.set(pseudonym, now + draw_exponential(self._rng, self._config.poll_us))
         if number is not None:
             del self._waiting[pseudonym]
@@ -165,6 +170,8 @@ class HeldLeases:
             self._reply(entry, lease.number, ReplyCode.DONE, now)
         elif isinstance(lease, LeaseAhead):
             self._reply(entry, lease.number, ReplyCode.HELD, now)
+        elif pseudonym in self._refused:
+            self._reply(entry, lease.number, self._refused[pseudonym], now)
         else:
             self._waiting[pseudonym] = lease.number
 

@@ -1,9 +1,12 @@
 """The times of leases on tables: the server's log in, pairs of leases out (`lease_times`).
 
 The log has the roles `server:lease`, `server:ask`, `server:deliver` and `server:receipt`, under pseudonyms; the tag of
-the last two is the ticket. All rows of a run go to one task. Pairs grow with the square of leases: an attacker looks at
-the leases that the server first heard of in three epochs, two of which follow one another, and compares leases of one
-epoch and of two that follow. So a pair across epochs may be two leases of one subscription.
+a lease is what it is for, and that of the last two the ticket. Two leases with one tag are two members', and left out:
+they get the same deliveries, so attackers on receipts would take them for one member's.
+
+All rows of a run go to one task. Pairs grow with the square of leases: an attacker looks at the leases that the server
+first heard of in three epochs, two of which follow one another, and compares leases of one epoch and of two that
+follow. So a pair across epochs may be two leases of one subscription.
 
 Guesses have the role `lease`: topic and node are two pseudonyms, in order.
 """
@@ -35,10 +38,10 @@ def guess_from_leases(
     log = engine.query(_LOG, server=server)
 
     def of_run(rows: pa.Table) -> pa.Table:
-        pseudonyms, begun = _choose_leases(rows)
+        pseudonyms, begun, tag = _choose_leases(rows)
         seen = _build_times(rows, pseudonyms)
         first, second = np.triu_indices(len(pseudonyms), 1)
-        near = np.abs(begun[first] - begun[second]) <= 1
+        near = (np.abs(begun[first] - begun[second]) <= 1) & (tag[first] != tag[second])
         first, second = first[near], second[near]
         last = int(pc.max(rows["epoch"]).as_py() or 0) + 1
         run = rows["run"][0].as_py()
@@ -57,16 +60,17 @@ def guess_from_leases(
     return engine.apply_by(log, ["run"], of_run, GuessRow)
 
 
-def _choose_leases(rows: pa.Table) -> tuple[pa.Array, NDArray[np.int64]]:
-    """The pseudonyms of the chosen epochs, and the epoch in which each was first heard of."""
+def _choose_leases(rows: pa.Table) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
+    """The pseudonyms of the chosen epochs, the epoch in which each was first heard of, and a number for its tag."""
     leases = rows.filter(pc.equal(rows["role"], "server:lease"))
-    first = leases.group_by("pseudonym").aggregate([("epoch", "min")]).sort_by("pseudonym")
+    first = leases.group_by("pseudonym").aggregate([("epoch", "min"), ("tag", "min")]).sort_by("pseudonym")
     epoch = first["epoch_min"].to_numpy()
     known = np.unique(epoch)
     middle = known[1:-1] if known.size > 2 else known
     chosen = middle[np.unique([0, min(1, middle.size - 1), middle.size // 2])] if middle.size else middle
     kept = np.isin(epoch, chosen)
-    return first["pseudonym"].combine_chunks().filter(pa.array(kept)), epoch[kept]
+    tags = first["tag_min"].combine_chunks().dictionary_encode().indices.to_numpy()
+    return first["pseudonym"].combine_chunks().filter(pa.array(kept)), epoch[kept], tags[kept].astype(np.int64)
 
 
 def _build_times(rows: pa.Table, pseudonyms: pa.Array) -> LeaseTimes:

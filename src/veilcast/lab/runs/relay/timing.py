@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from veilcast.authority.epoch import HOUR_US
+from veilcast.crypto.group import multiply_each
 from veilcast.lab import tables
 from veilcast.lab.attack.server.lease_job import guess_from_leases
 from veilcast.lab.attack.table_engine import AnyTable
@@ -33,10 +34,11 @@ from veilcast.lab.measure.ranking import auc
 from veilcast.machine import Address, Delivered, Event, Frame, Record
 from veilcast.observe import ServerRow, TruthRow
 from veilcast.relay.config import RelayClientConfig, RelayProxyConfig, RelayServerConfig
+from veilcast.relay.hardened import HardenedServerProfile
 from veilcast.relay.roster import LeasePseudonym, decode_roster_record
 from veilcast.sim.checkers import Checker
 from veilcast.sim.links import LinkDelays
-from veilcast.sim.relay.population import SERVER, RelayPopulation
+from veilcast.sim.relay.population import SERVER, RelayPopulation, server_keys
 from veilcast.sim.rng import derive_rng
 from veilcast.sim.world import World
 from veilcast.wire import decode
@@ -176,6 +178,7 @@ class _ServerTap(Checker):
         self.delays_us: list[int] = []
         self._run, self._every_us = run, every_us
         self._known: set[str] = set()
+        self._profile = HardenedServerProfile(server_keys(), bytes, multiply_each)
         self._owners: dict[str, str] = {}
 
     def on_event(self, world: World, address: Address, event: Event) -> None:
@@ -205,7 +208,8 @@ class _ServerTap(Checker):
                 self.truth.append(
                     TruthRow(self._run, self._owners[name], name, "lease", since * HOUR_US, message.until_us)
                 )
-            self._add("server:lease", name, b"", now)
+            tags = self._profile.compute_tags(message.subjects, self._profile.open_lease(message).bond)
+            self._add("server:lease", name, b"".join(tag for group in tags for tag in group), now)
         elif isinstance(message, Resume):
             self._add("server:ask", message.name.hex(), b"", now)
         elif isinstance(message, RelayDelivery):
