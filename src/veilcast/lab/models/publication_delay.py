@@ -4,7 +4,7 @@ One notification is written in each epoch in which its publisher is present, or 
 departures: one in each stretch of `departures` epochs, at an epoch drawn for each stretch. If the publisher or its
 successor is away then, they leave as soon as both are present. The root then keeps every notification for a uniform
 number of epochs up to `hold`, and releases the oldest first. Where notifications leave in parcels, their publisher
-draws the number in the root's place, and none is released before an earlier one.
+draws the number in the root's place, when it writes them, and none is released before an earlier one.
 """
 
 from __future__ import annotations
@@ -49,14 +49,19 @@ def schedule_publications(
 
 @jit
 def _schedule(
-    there: NDArray[np.bool_], opened: NDArray[np.bool_], departures: int, hold: int, key: np.uint64, in_order: bool
+    writes: NDArray[np.bool_], opened: NDArray[np.bool_], departures: int, hold: int, key: np.uint64, in_order: bool
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], float]:
-    count = there.size
+    count = writes.size
     left, read = np.zeros(count, np.int32), np.zeros(count, np.int32)
-    waiting, due, waited, came, last = 0, 0, 0, 0, 0
+    waiting, due, waited, came, last, written, sent = 0, 0, 0, 0, 0, 0, 0
+    planned = np.zeros(count, np.int64)
     for epoch in range(count):
         stretch = epoch // departures
-        waiting += there[epoch]
+        waiting += writes[epoch]
+        if writes[epoch]:
+            last = max(epoch + int(to_fraction(draw_bits(key, HOLDS, 0, epoch, 0)) * (hold + 1)), last)
+            planned[written] = last
+            written += 1
         if epoch == stretch * departures + int(to_fraction(draw_bits(key, DEPARTURES, 0, stretch, 0)) * departures):
             due = waiting
         if not opened[epoch]:
@@ -65,7 +70,8 @@ def _schedule(
         for note in range(due):
             until = epoch + int(to_fraction(draw_bits(key, HOLDS, note, epoch, 0)) * (hold + 1))
             if in_order:
-                until = last = max(until, last)
+                until = max(planned[sent], epoch)
+                sent += 1
             if until < count:
                 read[until] += 1
         due = 0
@@ -74,7 +80,7 @@ def _schedule(
         waited += epoch * read[epoch]
         came += read[epoch]
     for epoch in range(count):
-        if there[epoch] and came > 0:
+        if writes[epoch] and came > 0:
             waited -= epoch
             came -= 1
     total = read.sum()
