@@ -9,6 +9,7 @@ import pytest
 
 from veilcast.machine import Delay
 from veilcast.mesh.config import MeshConfig
+from veilcast.node import mesh
 from veilcast.node.member_view import MemberFacts, MemberView
 
 
@@ -67,3 +68,14 @@ def test_a_mesh_node_counts_itself_and_every_neighbour_with_an_open_link(known: 
 
 def test_the_delay_of_publications_is_the_current_estimate_of_the_machine() -> None:
     assert facts_of("mesh", Machine()).delay == Delay("it waits", 8)
+
+
+def test_a_hardened_mesh_node_hides_publications_unless_its_file_says_otherwise_and_says_for_how_many() -> None:
+    usual = mesh.read_settings("hardened", {})
+    assert isinstance(usual, MeshConfig)
+    assert (usual.hardening.parcel_periods, usual.hardening.hold_back_epochs) == (60, 5.0)
+    own = mesh.read_settings("hardened", {"hardening": {"hold_back_epochs": 11.0}})
+    open_stems = mesh.read_settings("hardened", {"hardening": {"parcel_periods": 0}})
+    counts = [mesh.publications_hidden(each) for each in (usual, own, open_stems) if isinstance(each, MeshConfig)]
+    assert counts == [30, 60, 0]
+    assert mesh.publications_hidden(MeshConfig()) == 0

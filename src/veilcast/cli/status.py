@@ -77,8 +77,10 @@ def _cover(status: Status) -> str:
 def _publisher(status: Status) -> str:
     if not status.publications_hidden:
         return "a member that publishes is named within some tens of publications"
+    if status.members < MEMBERS_FEW:
+        return "a group of this size is too small for a bound on how often a publisher is named"
     return (
-        f"for {status.publications_hidden} publications, a tenth of insiders names a publisher at most 1.5 times as"
+        f"for {status.publications_hidden} publications, a tenth of insiders names a publisher about 1.5 times as"
         " often as their share"
     )
 

@@ -68,8 +68,8 @@ def publications_hidden(settings: MeshConfig) -> int:
 
 
 PUBLICATIONS_PER_EPOCH: Final = 5
-"""Publications, for each epoch of the time in which they are released, after which insiders in a tenth of a network of
-12 to 500 members name the publisher at most 1.5 times as often as their share, where a tenth is away in each epoch."""
+"""Publications, for each epoch of the time in which they are released, after which a tenth of insiders names the
+publisher about 1.5 times as often as its share, in a model of 20 members of which a tenth is away in each epoch."""
 ALONE_US: Final = 30_000_000
 MODE: Final = Mode(
     read_settings,

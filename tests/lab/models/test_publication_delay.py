@@ -89,3 +89,18 @@ def test_insiders_on_a_stem_see_departures_and_readers_see_what_the_root_lets_go
 def test_a_conduct_that_waits_less_than_nothing_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="must not be negative"):
         MeshPolicy(**wrong)  # type: ignore[arg-type]
+
+
+def test_with_parcels_a_release_depends_on_when_a_notification_was_written_and_keeps_the_order() -> None:
+    """Where the way is closed for a time shorter than the draws, the releases are those of an open way."""
+    there = np.ones(200, np.bool_)
+    writes = np.arange(200) % 8 == 0
+    opened = np.arange(200) % 8 != 0
+    key = derive_key(3, "notes")
+    free = schedule_publications(there, writes, there, 0, 5, key, in_order=True)
+    late = schedule_publications(there, writes, opened, 0, 5, key, in_order=True)
+    moved = np.flatnonzero(free.delivered != late.delivered)
+    drawn_at_once = np.flatnonzero(free.delivered & writes)
+    assert set(moved) <= {*drawn_at_once.tolist(), *(drawn_at_once + 1).tolist()}
+    assert free.delivered.sum() >= 24
+    assert set((np.flatnonzero(free.delivered) % 8).tolist()) == set(range(6))
