@@ -129,7 +129,6 @@ OTHERS = {
         "nodes = 60\ndegree = 6\ntopics = 4\nratio = 0.5\ninsiders = 0.2\nsteps = [1, 3]",
         ["token-frequency-once", "relinking"],
     ),
-    "leases": ("relay.timing", "nodes = 6\nsteps = [3]\nrelay = 'answers'", None),
     "clocks": ("mesh.clocks", "nodes = 5\ndegree = 2\nclocks = 'grid'\nsteps = [5, 10]", None),
 }
 

@@ -46,6 +46,9 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Hops from the farthest nodes to the root; a larger network gets more branches, not more hops."""
     chain: int = 3
     """Guards between the root of a tree and its subscriber; `paper` has none."""
+    tail: int = 0
+    """Above 0, this many guards more. The subscriber then stands behind any one of all `chain` + `tail` guards and
+    forwards to those behind it, so that the guard before it does not know whether its parent is the subscriber."""
     group: int = 32
     """Nodes whose instructions travel in one message."""
     fan: int = 4
@@ -157,8 +160,10 @@ class TreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
         if self.group > GROUP_MAX:
             raise ConfigError(f"tree.group must be at most {GROUP_MAX}: their instructions must fit one message")
-        if self.chain > CHAIN_MAX or self.depth > DEPTH_MAX:
-            raise ConfigError(f"tree.chain must be at most {CHAIN_MAX}, and tree.depth at most {DEPTH_MAX}")
+        if self.chain + self.tail > CHAIN_MAX or self.depth > DEPTH_MAX:
+            raise ConfigError(
+                f"tree.chain and tree.tail together must be at most {CHAIN_MAX}, and tree.depth at most {DEPTH_MAX}"
+            )
         if not 0 < self.ready_share <= 1:
             raise ConfigError("tree.ready_share must be above 0 and at most 1")
         if self.listed_max > g.LISTED_MAX:
@@ -233,7 +238,7 @@ def check_directories(key: str, addresses: Sequence[str], needed_key: str, neede
         raise ConfigError(f"{needed_key} must be from 1 to {count}, the number of directories")
 
 
-_MAY_BE_NONE: Final = ("spread_us", "ahead_us", "again_us", "probe_us")
+_MAY_BE_NONE: Final = ("tail", "spread_us", "ahead_us", "again_us", "probe_us")
 GROUP_MAX: Final = 32
 CHAIN_MAX: Final = 16
 DEPTH_MAX: Final = 32

@@ -27,7 +27,7 @@ class Guards:
     """Bounded: `most` places, with `DEPUTIES_MAX` deputies each. `kept` is the record of an earlier run."""
 
     def __init__(self, most: int, home: bytes, rng: Random, kept: bytes | None) -> None:
-        self._home, self._rng = home, rng
+        self.most, self._home, self._rng = most, home, rng
         self._places = _read(kept)[:most] if kept is not None else []
         self._places += [[] for _ in range(most - len(self._places))]
         self._chain: tuple[bytes, ...] = ()

@@ -14,8 +14,11 @@ from veilcast.core.outbox import PendingPublication
 from veilcast.core.sealed_notification import open_notification, seal_notification
 from veilcast.core.size_classes import pad_groups
 from veilcast.core.timers import TimerTable
+from veilcast.crypto.derive import derive
+from veilcast.crypto.secret import Secret
 from veilcast.machine import Event
 from veilcast.topics import Conjunction, Schema
+from veilcast.tree.config import TreeConfig
 from veilcast.tree.delivery_tags import DeliveryTags
 from veilcast.tree.guards import GUARDS_RECORD, Guards
 from veilcast.tree.hardened_forwarder import Forwarder
@@ -46,7 +49,10 @@ class HardenedTreeProfile:
         self._prover = MembershipProver(keyring)
         self._topics = MemberTopics(config.profile, keyring)
         self._forwarder = Forwarder(config, keyring, context.hops, self._arrive, rng)
-        self._guards = Guards(config.chain, home, rng, context.records.get(GUARDS_RECORD))
+        self._hops = context.hops
+        # The last node of a tail forwards to nobody.
+        places = config.chain + config.tail + (config.tail > 0)
+        self._guards = Guards(places, home, rng, context.records.get(GUARDS_RECORD))
         self._installer = TreeInstaller(
             config, streams, self._prover, home, address_of, self._forwarder.install, rng, entropy
         )
@@ -63,6 +69,7 @@ class HardenedTreeProfile:
             self._installer,
             rng,
             entropy,
+            _draw_stand(keyring.membership.link, config),
         )
         self._repair = TreeRepair(config, self._subscriber, self._guards)
         self._prober = TreeProber(
@@ -135,6 +142,10 @@ class HardenedTreeProfile:
         tag = self._delivery_tags.get(carry.entry, now)
         if tag is None:
             return False
+        if (behind := self._subscriber.behind(tag)) is not None:
+            # As any guard does, at once and for any message.
+            onward = ForwardPublication(0, behind[1], carry.message, carry.body)
+            self._hops.send(behind[0], onward, now, entry=carry.entry)
         if tag.interest.numbers and not self._prober.take_returned(carry.message, now):
             topic = tag.interest.topic
             try:
@@ -145,6 +156,12 @@ class HardenedTreeProfile:
             else:
                 self._deliver(topic, content, [tag.interest], now)
         return True
+
+
+def _draw_stand(link: Secret, config: TreeConfig) -> int:
+    """The number of guards before this node, the same for all its life: any from 1 to all. 0 without a tail."""
+    drawn = int.from_bytes(derive(link, b"vc/tree-stand", size=8).reveal(), "big")
+    return 1 + drawn % (config.chain + config.tail) if config.tail else 0
 
 
 TAGS_EACH: Final = 8

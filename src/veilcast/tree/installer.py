@@ -70,7 +70,7 @@ class TreeInstaller:
 
     def install_tree(self, tree: LiveTree, groups: ElementGroups, until_us: int, now: int) -> None:
         """Send the instructions of a new tree to all its stops."""
-        parcels = [*tree.groups(self._config.group), *((stop,) for stop in tree.chain)]
+        parcels = [*tree.groups(self._config.group), *((stop,) for stop in (*tree.chain, *tree.tail))]
         self._schedule(tree, parcels, groups, until_us, self._config.spread_us, now)
 
     def update_stops(

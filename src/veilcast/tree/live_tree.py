@@ -9,6 +9,10 @@ Positions are called stops. The numbers from 0 on are nodes in the order of the 
 the guard next to the subscriber (home), -2 the one before it, and so on. The path from any stop leads to home, which is
 not a stop.
 
+With a tail, home forwards what it has received to further guards, like the guards before it. Their stops continue the
+count of the guards: with three guards the first behind home is -4. No path that probes test leads through the tail. The
+last of the tail forwards to itself: a node drops what arrives a second time.
+
 Every instruction that changes something for a stop ends one microsecond later than the one before: so nodes know which
 one is the latest. Each stop has its own count, so that the end times do not show which instructions belong to one tree.
 The names on the chain are derived from a separate secret, because they outlast the tree (`delivery_tags`). Their count
@@ -50,14 +54,15 @@ class LiveTree:
         depth: int,
         chain: Secret,
         count: int = 0,
+        tail: Sequence[Recipient] = (),
     ) -> None:
-        """`end` is the delivery tag at `home`. The names on the chain are derived from `chain`. `count` is the first
-        version of the guards' instructions."""
+        """`tail` begins with the node behind home. `end` is the delivery tag at `home`. The names on the chain are
+        derived from `chain`. `count` is the first version of the guards' instructions."""
         self._secret, self._home, self._end, self._chain, self._count = secret, home, end, chain, count
         self._layout = HardenedLayout(
             secret, [each.node for each in nodes], home=home, guards=[each.node for each in guards], r=depth
         )
-        self._nodes, self._guards = list(nodes), list(guards)
+        self._nodes, self._guards, self._before = list(nodes), [*guards, *tail], len(guards)
         self._stops = {each.node: stop for stop, each in enumerate(nodes)}
         self._redirected: dict[Stop, Stop] = {}
         self._counts: dict[Stop, int] = {}
@@ -72,8 +77,13 @@ class LiveTree:
 
     @property
     def chain(self) -> range:
-        """The guards' stops, from home on."""
-        return range(-1, -1 - len(self._guards), -1)
+        """The stops of the guards before home, from home on."""
+        return range(-1, -1 - self._before, -1)
+
+    @property
+    def tail(self) -> range:
+        """The stops behind home, from home on."""
+        return range(-1 - self._before, -1 - len(self._guards), -1)
 
     def recipient(self, stop: Stop) -> Recipient:
         return self._nodes[stop] if stop >= 0 else self._guards[-1 - stop]
@@ -84,12 +94,14 @@ class LiveTree:
     def stops_of(self, node: bytes) -> list[Stop]:
         """The stops of a node: its own place, and possibly a guard's."""
         own = [self._stops[node]] if node in self._stops else []
-        return [*(stop for stop in self.chain if self.node(stop) == node), *own]
+        return [*(stop for stop in (*self.chain, *self.tail) if self.node(stop) == node), *own]
 
     def next_stop(self, stop: Stop) -> Stop | None:
         """The stop to which this stop forwards; None stands for home."""
         if stop in self._redirected:
             return self._redirected[stop]
+        if stop in self.tail:
+            return max(stop - 1, self.tail[-1])
         if stop < 0:
             return stop + 1 if stop < -1 else None
         place = self._layout.place(stop)
@@ -98,7 +110,8 @@ class LiveTree:
     def path(self, stop: Stop) -> list[Stop]:
         """All stops that forward a message entering at this stop, itself first."""
         stops_up = [stop]
-        while (above := self.next_stop(stops_up[-1])) is not None:
+        while (above := self.next_stop(stops_up[-1])) not in (None, stops_up[-1]):
+            assert above is not None
             stops_up.append(above)
         return stops_up
 
@@ -133,7 +146,9 @@ class LiveTree:
     def children(self, stop: Stop) -> list[Stop]:
         """The stops that forward to this stop."""
         moved = [each for each, above in self._redirected.items() if above == stop]
-        if stop < 0:
+        if stop in self.tail:
+            laid_out = [stop + 1] if stop + 1 in self.tail else []
+        elif stop < 0:
             laid_out = [stop - 1 if stop - 1 in self.chain else self._layout.node_at(0)]
         elif stop < len(self._layout.nodes):
             places = tree_shape.child_places(self._layout.place(stop), self._layout.branching, len(self._layout.nodes))
@@ -185,5 +200,11 @@ class LiveTree:
         return stops
 
     def _token(self, stop: Stop) -> bytes:
-        secret = self._secret if stop >= 0 else derive(self._chain, b"vc/tree-guard", bytes((-1 - stop,)))
-        return entry_id(secret, self.node(stop))
+        if stop < 0:
+            return guard_token(self._chain, -1 - stop, self.node(stop))
+        return entry_id(self._secret, self.node(stop))
+
+
+def guard_token(chain: Secret, place: int, node: bytes) -> bytes:
+    """The token of the guard with this number: 0 is next to home, and those behind home follow those before it."""
+    return entry_id(derive(chain, b"vc/tree-guard", bytes((place,))), node)

@@ -149,7 +149,7 @@ class TreeProber:
 
         The times of other probes say less: one that waited for an absent node would make all others wait.
         """
-        steps, least_us = self._config.depth + 1 + self._config.chain, self._config.probe_wait_us
+        steps, least_us = self._config.depth + 1 + self._config.chain + self._config.tail, self._config.probe_wait_us
         return min(max(least_us, 2 * steps * self._streams.usual_us), SLOW_FACTOR * least_us)
 
     def _is_probing(self, epoch_tree: EpochTree, stop: Stop) -> bool:

@@ -36,12 +36,13 @@ from veilcast.errors import LocalError
 from veilcast.machine import Entropy
 from veilcast.topics import Conjunction
 from veilcast.tree.config import TreeConfig
-from veilcast.tree.delivery_tags import DeliveryTags
+from veilcast.tree.delivery_tags import DeliveryTag, DeliveryTags
 from veilcast.tree.guards import Guards
 from veilcast.tree.installer import TreeInstaller
 from veilcast.tree.instruction_bundles import Recipient
 from veilcast.tree.listing import Listing
-from veilcast.tree.live_tree import LiveTree, Stop
+from veilcast.tree.live_tree import LiveTree, Stop, guard_token
+from veilcast.tree.routing_table import entry_name
 from veilcast.wire.geometry import TAG
 
 
@@ -94,7 +95,10 @@ class TreeSubscriber:
         installer: TreeInstaller,
         rng: Random,
         entropy: Entropy,
+        stand: int = 0,
     ) -> None:
+        """`stand` is the number of guards before this node, if there is a tail."""
+        self._stand, self._behind = stand, b""
         self._config, self._topics, self._delivery_tags, self._epoch_us, self._home = (
             config,
             topics,
@@ -244,8 +248,19 @@ class TreeSubscriber:
         del self._avoided[node]
         self.doubt(node)
 
-    def _chain(self) -> tuple[bytes, ...]:
-        return self._guards.chain(self._listing, self._avoided, self._doubted)
+    def behind(self, tag: DeliveryTag) -> tuple[bytes, bytes] | None:
+        """The node behind this one on the chain to this tag, and its entry; None without a tail."""
+        if not self._behind:
+            return None
+        secret = self._delivery_tags.chain_secret(tag.interest, tag.epoch)
+        return self._behind, entry_name(guard_token(secret, self._stand, self._behind))
+
+    def _chain(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+        """The guards before this node, and those behind it. In a network that is too small for a tail there is none."""
+        guards = self._guards.chain(self._listing, self._avoided, self._doubted)
+        before = self._stand if self._stand and len(guards) == self._guards.most else self._config.chain
+        self._behind = guards[before] if before < len(guards) and before == self._stand else b""
+        return guards[:before], guards[before:] if self._behind else ()
 
     def _standing_trees(self, now: int) -> list[EpochTree]:
         epoch = self._topics.epoch(now)
@@ -291,17 +306,17 @@ class TreeSubscriber:
         return max(now + 1, first + self._rng.randrange(last - first + 1))
 
     def _grow_tree(self, shared: SharedInterest, epoch: int, now: int) -> None:
-        guards = self._chain()
+        guards, tail = self._chain()
         if not guards or self._home not in self._listing:
             return  # No other node is listed yet, or this one is not.
         keys = self._topics.keys(shared.topic, epoch)
         groups = _tags(shared.interest, keys)
         secret = derive(Secret(self._entropy(KEY)), b"vc/tree", shared.key)
-        nodes, chain = ([self._recipient(node) for node in each] for each in (self._listing.ids, guards))
+        nodes, chain, rest = ([self._recipient(node) for node in each] for each in (self._listing.ids, guards, tail))
         tag, chain_secret = self._delivery_tags.open(shared, epoch), self._delivery_tags.chain_secret(shared, epoch)
         # The guards' instructions of an earlier run must not have a later end than the present ones.
         count = (now - (epoch - 2) * self._epoch_us) // CHAIN_VERSION_US
-        tree = LiveTree(secret, nodes, self._home, tag, chain, self._config.depth, chain_secret, count)
+        tree = LiveTree(secret, nodes, self._home, tag, chain, self._config.depth, chain_secret, count, rest)
         until_us, probed_us = (epoch + 2) * self._epoch_us, now + self._config.spread_us + _HANDED_ON_US
         epoch_tree = EpochTree(shared, epoch, tree, groups, until_us, probed_us)
         self._trees[shared, epoch] = epoch_tree
@@ -316,9 +331,11 @@ class TreeSubscriber:
 
     def _rehang(self, now: int) -> None:
         """Attach all trees to the current guards."""
-        guards = self._chain()
+        guards, tail = self._chain()
         for epoch_tree in self._standing_trees(now):
-            for stop, guard in zip(epoch_tree.tree.chain, guards, strict=False):
+            tree = epoch_tree.tree
+            pairs = [*zip(tree.chain, guards, strict=False), *zip(tree.tail, tail, strict=False)]
+            for stop, guard in pairs:
                 if epoch_tree.tree.node(stop) != guard:
                     self._update(epoch_tree, epoch_tree.tree.replace_guard(stop, self._recipient(guard)), now)
 

@@ -94,8 +94,8 @@ def _measure_pairs(
     across: np.ndarray[tuple[int], np.dtype[np.bool_]],
     seed: int,
 ) -> Iterator[tuple[str, float]]:
-    yield "auc", auc(scores[~across], same[~across])
-    yield "auc_across", auc(scores[across], same[across])
+    for metric, chosen in (("auc", ~across), ("auc_across", across)):
+        yield metric, auc(scores[chosen], same[chosen]) if chosen.any() else 0.5
     # Equal scores are in random order, and not in that of names.
     surest = np.lexsort((np.random.default_rng(seed).random(scores.size), -scores))[: max(1, int(same.sum()))]
     yield "lift", float(np.mean(same[surest])) / max(float(np.mean(same)), 1e-9) if same.size else 1.0
