@@ -7,21 +7,17 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.invited_member import Invitation, run_command
+from support.invited_member import Invitation, run_command, running_member
 from support.live_foil import has_mosquitto
 from support.waits import HANG_S, pause
-from veilcast.cli.compose import compose
 from veilcast.cli.local import network
-from veilcast.crypto.secret import Secret
 from veilcast.net.client import Client, open_client
-from veilcast.net.service import serve_until
 from veilcast.node.config import load_config
 
 FOIL = pytest.param("foil", marks=pytest.mark.skipif(not has_mosquitto(), reason="mosquitto is not installed"))
@@ -63,7 +59,7 @@ def test_two_that_can_call_nobody_meet_at_a_members_node(tmp_path: Path, monkeyp
     place = load_config(anna / "node.toml").rendezvous.place
 
     async def meet() -> None:
-        async with asyncio.timeout(HANG_S), _running(anna):
+        async with asyncio.timeout(HANG_S), running_member(anna):
             for name, options in (("ben", ["-c", str(anna / "node.toml")]), ("cleo", [])):
                 again = await asyncio.to_thread(Invitation, authority, *options, waits_at=None)
                 assert again.told["place"] == place
@@ -78,7 +74,7 @@ def test_two_that_can_call_nobody_meet_at_a_members_node(tmp_path: Path, monkeyp
 
 async def _first_note(home: Path, publisher: Path, topic: str, values: dict[str, Any]) -> bytes:
     """Run the new member's node, subscribe, and let the publisher publish until a note is there."""
-    async with asyncio.timeout(HANG_S), _running(home):
+    async with asyncio.timeout(HANG_S), running_member(home):
         sender = await open_client(publisher)
         publishing = asyncio.create_task(_publish(sender, topic, values))
         me = await open_client(home / "node.toml")
@@ -89,19 +85,6 @@ async def _first_note(home: Path, publisher: Path, topic: str, values: dict[str,
         await sender.close()
         await me.close()
     return note.publication.body
-
-
-@asynccontextmanager
-async def _running(home: Path) -> AsyncIterator[None]:
-    """The node of a member that has joined."""
-    secret = Secret((home / "member.keys.passphrase").read_bytes().strip())
-    stop, ready = asyncio.Event(), asyncio.Event()
-    with compose(load_config(home / "node.toml"), secret) as setup:
-        serving = asyncio.create_task(serve_until(setup, stop, stop, lambda _: ready.set()))
-        await ready.wait()
-        yield
-        stop.set()
-        await serving
 
 
 def _free_address() -> str:

@@ -111,7 +111,7 @@ def test_keys_of_four_epochs_are_cached() -> None:
     epochs = EpochTokens(ON, rings()["subscriber"])
     for number in range(EPOCHS):
         epochs.subscription_keys(TOPIC, edge(number))
-    assert len(epochs._at_hand) == 4
+    assert len(epochs._cache._cached) == 4
 
 
 def test_lead_and_grace_fit_into_an_epoch() -> None:

@@ -16,6 +16,7 @@ REQUESTS = {
     "StatusRequest": "AskStatus",
     "PeersRequest": "AskPeers",
     "StopRequest": "Stop",
+    "ReloadRequest": "Reload",
 }
 ANSWERS = {
     "Welcome": "Welcome",
@@ -26,6 +27,7 @@ ANSWERS = {
     "Readiness": "Readiness",
     "StatusAnswer": "StatusIs",
     "PeersAnswer": "PeersAre",
+    "ReloadedAnswer": "Reloaded",
     "RefusedAnswer": "Refused",
 }
 

@@ -156,7 +156,7 @@ def run_service(
 
         def hire(driver: MachineDriver) -> NodeService:
             parts: Any = node
-            return NodeService(parts, parts, driver, parts, parts)
+            return NodeService(parts, parts, driver, parts, parts, parts)
 
         service = NodeSetup(
             machine=node,

@@ -11,7 +11,7 @@ import msgspec
 
 from veilcast.node.config import NodeConfig, NodeLimits
 from veilcast.node.modes import MODES
-from veilcast.node.toml_file import LogConfig, MetricsConfig
+from veilcast.node.toml_file import LogConfig, MetricsConfig, RendezvousConfig
 from veilcast.node.tor_table import TorTable
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "member.md"
@@ -19,6 +19,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "limits": NodeLimits,
     "log": LogConfig,
     "metrics": MetricsConfig,
+    "rendezvous": RendezvousConfig,
     "tor": TorTable,
 }
 

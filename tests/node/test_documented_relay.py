@@ -32,7 +32,7 @@ def test_defaults_are_documented_as_they_are() -> None:
     for key, whose, default in machines:
         assert default == str(defaults(SETTINGS[whose])[key]), key
     told = {key: default for key, _, default in files if default != "needed"}
-    assert told == {"threads": str(defaults(ServerFile)["threads"]), "database": "none"}
+    assert told == {"threads": str(defaults(ServerFile)["threads"]), "database": "none", "rendezvous": "none"}
     assert defaults(ServerFile)["database"] is None
 
 

@@ -36,9 +36,9 @@ def facts_of(
     mode: str, machine: Machine, neighbours: int = 0, unreachable: dict[str, str] | None = None
 ) -> MemberFacts:
     config: Any = SimpleNamespace(mode=mode, profile="paper", settings=MeshConfig())
-    leaf = SimpleNamespace(last=10)
+    leaf = SimpleNamespace(first=0, last=10)
     membership = SimpleNamespace(certificate=SimpleNamespace(leaf=leaf))
-    keyring: Any = SimpleNamespace(membership=membership, epoch_us=1)
+    keyring: Any = SimpleNamespace(membership=membership, epoch_us=1, records=list)
     records: Any = SimpleNamespace(interests=dict)
     member: Any = machine
     return MemberView(config, keyring, member, records).facts(neighbours, unreachable or {}, 7)

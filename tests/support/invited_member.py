@@ -6,16 +6,23 @@ returns is kept.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import queue
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from support.waits import HANG_S
 from veilcast.cli import commands
+from veilcast.cli.compose import compose
 from veilcast.cli.context import Context, Report
 from veilcast.crypto.passphrase import PassphraseCost
+from veilcast.crypto.secret import Secret
+from veilcast.net.service import serve_until
+from veilcast.node.config import load_config
 
 
 def make_context(**changes: Any) -> Context:
@@ -75,3 +82,16 @@ class Invitation:
             self._outcome = error
         finally:
             self._said.put(None)
+
+
+@asynccontextmanager
+async def running_member(home: Path) -> AsyncIterator[None]:
+    """The node of a member that has joined."""
+    secret = Secret((home / "member.keys.passphrase").read_bytes().strip())
+    stop, ready = asyncio.Event(), asyncio.Event()
+    with compose(load_config(home / "node.toml"), secret) as setup:
+        serving = asyncio.create_task(serve_until(setup, stop, stop, lambda _: ready.set()))
+        await ready.wait()
+        yield
+        stop.set()
+        await serving

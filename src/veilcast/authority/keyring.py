@@ -29,7 +29,7 @@ from veilcast.crypto.secret import Secret
 from veilcast.crypto.sign import SigningKey
 from veilcast.crypto.topic_token import cell_lineage, cell_name, cell_token, scope_covers
 from veilcast.crypto.vrf import derive_lot_key
-from veilcast.errors import ExpiredError, ForgedError, LocalError, UnknownTopicError
+from veilcast.errors import AuthorityError, ExpiredError, ForgedError, LocalError, UnknownTopicError
 from veilcast.machine import Publication
 from veilcast.topics import Cell, Conjunction, all_cells, cell_of, cells_of
 
@@ -220,9 +220,50 @@ class Keyring(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 erased = True
         return erased
 
+    def adopt(self, newer: Keyring) -> bool:
+        """Take over the grants of a newer state of this keyring, in place. False if nothing is new.
+
+        All parts of a process share the keyring, so they all use the new keys from then on (`EpochKeyCache`). Raises
+        `AuthorityError` for the keyring of another member or network.
+        """
+        ours, theirs = self.membership, newer.membership
+        same = (self.root, self.epoch_us, ours.link, ours.network)
+        if same != (newer.root, newer.epoch_us, theirs.link, theirs.network):
+            raise AuthorityError("the keyring's file is now of another member or network; restart the node to use it")
+        if (ours, self.grants, self.void) == (theirs, newer.grants, newer.void):
+            return False
+        for name in ("membership", "grants", "void"):
+            msgspec.structs.force_setattr(self, name, getattr(newer, name))
+        return True
+
     def records(self) -> list[tuple[Grant, TopicRecord]]:
         """Every grant with the record of its topic, expired grants included."""
         return [(grant, grant.record.verify(self.root, _covered_epoch(grant))) for grant in self.grants]
+
+
+class EpochKeyCache:
+    """The keys of the epochs used last, since each look checks the signature of every grant. When the keyring adopts a
+    newer state, the cache forgets all."""
+
+    def __init__(self, keyring: Keyring, epochs_max: int) -> None:
+        self._keyring, self._epochs_max = keyring, epochs_max
+        self._cached: dict[int, EpochKeys] = {}
+        self._seen: tuple[object, object] = (None, None)
+
+    def at(self, epoch: int) -> EpochKeys:
+        """Raises as `Keyring.keys_at` does."""
+        if self._seen[0] is not self._keyring.grants or self._seen[1] is not self._keyring.membership:
+            self._cached.clear()
+            self._seen = (self._keyring.grants, self._keyring.membership)
+        if epoch not in self._cached:
+            keys = self._keyring.keys_at(epoch)
+            if len(self._cached) >= self._epochs_max:
+                del self._cached[min(self._cached)]
+            self._cached[epoch] = keys
+        return self._cached[epoch]
+
+    def forget_before(self, epoch: int) -> None:
+        self._cached = {each: keys for each, keys in self._cached.items() if each >= epoch}
 
 
 @lru_cache(maxsize=1024)

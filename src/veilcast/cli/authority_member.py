@@ -10,17 +10,25 @@ from veilcast.authority import bulletin, request
 from veilcast.authority.epoch import epoch_of, epochs_in
 from veilcast.authority.keyring import Keyring
 from veilcast.authority.request import PendingRequest
-from veilcast.authority.secret_file import lock_directory, read_secret, replace_file, write_secret
+from veilcast.authority.secret_file import (
+    lock_directory,
+    open_secret,
+    read_secret,
+    replace_file,
+    rewrite_secret,
+    write_secret,
+)
 from veilcast.authority.struct_codec import encode_struct
 from veilcast.authority.topic_record import check_topic
 from veilcast.cli import passphrase
 from veilcast.cli.authority_show import keyring_report
 from veilcast.cli.context import Context, Report
-from veilcast.cli.files import asking_file, check_place, keyring_passphrase, open_keyring, passphrase_file
+from veilcast.cli.files import asking_file, check_place, check_there, keyring_passphrase, passphrase_file
 from veilcast.cli.input_checks import read_file
 from veilcast.cli.key_erasure import first_kept_epoch
 from veilcast.cli.phrases import format_epoch
 from veilcast.crypto.derive import fingerprint
+from veilcast.crypto.passphrase import make_lock
 from veilcast.errors import AuthorityError, ForgedError, RemoteError
 
 
@@ -62,7 +70,7 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
         if not waiting.exists():
             raise AuthorityError(f"no request is waiting in {waiting}; make one with `veilcast authority request`")
         secret = keyring_passphrase(context, arguments)
-        existing = read_secret(keyring_file, Keyring, secret) if keyring_file.exists() else None
+        existing, lock = open_secret(keyring_file, Keyring, secret) if keyring_file.exists() else (None, None)
         try:
             keyring = request.complete_request(
                 read_secret(waiting, PendingRequest, secret), read_file(arguments.answer), existing
@@ -75,7 +83,9 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
         if existing is None and arguments.authority is None:
             context.warn(f"this binds the keyring to authority {root}: compare it with what your authority says")
         keyring.erase_past(first_kept_epoch(context.now_us(), keyring.epoch_us))
-        write_secret(keyring_file, keyring, secret, cost=context.cost, entropy=context.entropy)
+        # With the lock of the existing file, so that a running node can read what is new.
+        lock = lock or make_lock(secret, context.cost, context.entropy)
+        rewrite_secret(keyring_file, keyring, lock, context.entropy)
         waiting.unlink()
     return keyring_report(keyring, context, None, f"wrote {keyring_file}")
 
@@ -83,12 +93,13 @@ def accept(arguments: argparse.Namespace, context: Context) -> Report:
 def apply(arguments: argparse.Namespace, context: Context) -> Report:
     keyring_file: Path = arguments.keyring
     with lock_directory(keyring_file.parent):
-        keyring, secret = open_keyring(context, arguments)
+        check_there(keyring_file)
+        keyring, lock = open_secret(keyring_file, Keyring, keyring_passphrase(context, arguments))
         notice = bulletin.decode_bulletin(read_file(arguments.bulletin))
         changed = bulletin.apply_bulletin(keyring, notice, epoch_of(context.now_us(), keyring.epoch_us))
         if changed != keyring:
             changed.erase_past(first_kept_epoch(context.now_us(), changed.epoch_us))
-            write_secret(keyring_file, changed, secret, cost=context.cost, entropy=context.entropy)
+            rewrite_secret(keyring_file, changed, lock, context.entropy)
     since = format_epoch(notice.effective, keyring.epoch_us)
     done = "applied" if changed != keyring else "changes nothing here"
     return Report(

@@ -178,7 +178,7 @@ COMMANDS: Final = (
     Command("authority", "the offline authority: init, grant, revoke, rotate, show, ...", "authority"),
     Command("invite", "invite one person by a code", "joining"),
     Command("join", "join a group by a code", "joining"),
-    Command("node", "a member's node: new, run, stop", "member"),
+    Command("node", "a member's node: new, run, reload, stop", "member"),
     Command("pub", "publish through the running node", "member"),
     Command("sub", "subscribe through the running node", "member"),
     Command("status", "show the state of the running node, and how well you are hidden", "member"),

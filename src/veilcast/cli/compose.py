@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from veilcast.authority.epoch import epoch_of
 from veilcast.cli.identity import OpenedIdentity, check_role, open_identity_with_lock
 from veilcast.cli.key_erasure import KeyErasure
+from veilcast.cli.key_updates import KeyUpdates
 from veilcast.cli.retrying_file_writer import RetryingFileWriter
 from veilcast.cli.tor_setup import NO_TOR, TorEndpoint, make_endpoint
 from veilcast.cli.transports import limits_for, make_tls_identity, mqtt_driver, onion_driver, tls_driver
@@ -95,18 +97,22 @@ def compose(
 
             check_in_background(config.settings, _published_schemas(keyring), warn)
         view = MemberView(config, keyring, member, records)
+        disk = Lock()
+        updates = KeyUpdates(Path(config.keyring), Path(config.bulletins), keyring, lock, clock, disk)
         yield NodeSetup(
             machine=transport.machine if around is None else around(transport.machine, address, keyring.epoch_us),
             make_driver=transport.make_driver,
-            make_service=lambda driver: NodeService(records, store, driver, view, transport),
+            make_service=lambda driver: NodeService(records, store, driver, view, transport, updates.reload),
             control=config.control_path,
             metrics=config.metrics.listen,
             clients_max=config.limits.clients,
             clock=clock,
             address=None if endpoint is None else address,
+            reload=updates.reload,
             watch=join_watchdogs(
                 _save_files(config, mode, member) if tor is None else tor.watch,
-                KeyErasure(Path(config.keyring), keyring, lock, clock).watch,
+                KeyErasure(Path(config.keyring), keyring, lock, clock, disk).watch,
+                updates.watch,
                 offer_rendezvous(config.rendezvous, identity),
             ),
         )

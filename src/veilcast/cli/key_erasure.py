@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from veilcast.authority.epoch import epoch_of
@@ -30,8 +31,12 @@ def first_kept_epoch(now: int, epoch_us: int) -> int:
 
 
 class KeyErasure:
-    def __init__(self, path: Path, keyring: Keyring, own: PassphraseLock, clock: SystemClock) -> None:
+    def __init__(
+        self, path: Path, keyring: Keyring, own: PassphraseLock, clock: SystemClock, disk: Lock | None = None
+    ) -> None:
+        """`disk` is held while the file is changed; other writers of this process share it."""
         self._path, self._keyring, self._lock, self._clock = path, keyring, own, clock
+        self._disk = disk or Lock()
         self._erased = self._failed = -1
         """The first epoch that the file has keys for, as far as is known; and the epoch of the last failed write."""
 
@@ -50,7 +55,7 @@ class KeyErasure:
     def erase_file(self, first: int) -> None:
         """Write the keyring without keys of epochs before this one; if that fails, log it once and try again later."""
         try:
-            with lock_directory(self._path.parent):
+            with self._disk, lock_directory(self._path.parent):
                 stored = reread_secret(self._path, Keyring, self._lock)
                 if stored is not None and stored.erase_past(first):
                     rewrite_secret(self._path, stored, self._lock, os.urandom)

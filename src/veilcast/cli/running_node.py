@@ -1,4 +1,5 @@
-"""Access to the running node by its configuration file, which names the control socket; and `veilcast node stop`."""
+"""Access to the running node by its configuration file, which names the control socket; and `veilcast node stop`
+and `reload`."""
 
 from __future__ import annotations
 
@@ -17,6 +18,17 @@ def stop(arguments: argparse.Namespace, _: Context) -> Report:
     with connect_sync(config_path(arguments)) as me:
         me.stop()
     return Report({"stopping": True}, ["the node finishes and ends"])
+
+
+def reload(arguments: argparse.Namespace, context: Context) -> Report:
+    """`veilcast node reload`."""
+    with connect_sync(config_path(arguments)) as me:
+        changed, problems = me.reload()
+        ending = me.status().ending
+    for line in (*problems, *ending):
+        context.warn(line)
+    done = "new keys are in use" if changed else "nothing is new"
+    return Report({"changed": changed, "problems": list(problems), "ending": list(ending)}, [done])
 
 
 def config_path(arguments: argparse.Namespace) -> Path:

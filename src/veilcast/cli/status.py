@@ -62,6 +62,8 @@ def _rows(status: Status, now_us: int) -> Iterator[tuple[str, str]]:
         )
     for hindrance in status.hindrances:
         yield "hindered", hindrance
+    for line in status.ending:
+        yield "ends soon", line
     yield "running for", f"{status.uptime_s:,.0f} s"
 
 

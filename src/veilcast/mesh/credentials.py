@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import EpochKeys, Keyring
+from veilcast.authority.keyring import EpochKeyCache, EpochKeys, Keyring
 from veilcast.crypto.certificate import CertificateChain, CertificateKind
 from veilcast.crypto.derive import derive
 from veilcast.crypto.key_agreement import agree
@@ -58,7 +58,7 @@ class Credentials:
     def __init__(self, keyring: Keyring, name: Address, entropy: Entropy, cookie_us: int) -> None:
         self._keyring, self._name, self._entropy = keyring, name, entropy
         self._cookies = Cookies(entropy, cookie_us)
-        self._keys: EpochKeys | None = None
+        self._cache = EpochKeyCache(keyring, 1)
 
     def is_member(self, now: int) -> bool:
         """True if this node is a member now."""
@@ -107,11 +107,7 @@ class Credentials:
         return LinkProofs(derive(secret, _KNOCKER, *parts), derive(secret, _ANSWERER, *parts))
 
     def _at(self, now: int) -> EpochKeys:
-        """The keys of this epoch, computed once for each."""
-        epoch = self.epoch(now)
-        if self._keys is None or self._keys.epoch != epoch:
-            self._keys = self._keyring.keys_at(epoch)
-        return self._keys
+        return self._cache.at(self.epoch(now))
 
 
 COOKIE_PERIODS: Final = 16

@@ -13,8 +13,10 @@ and not to the token.
 
 from __future__ import annotations
 
+from typing import Final
+
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
+from veilcast.authority.keyring import EpochKeyCache, EpochKeys, Keyring, TopicKeys
 from veilcast.crypto.certificate import CertificateChain
 from veilcast.errors import AuthorityError, ConfigError, LocalError
 from veilcast.mesh.config import MeshConfig
@@ -30,7 +32,7 @@ class EpochTokens:
         self._grace_us = defences.grace_us if self._on else 0
         if self._lead_us + self._grace_us >= keyring.epoch_us:
             raise ConfigError("defences.lead_us and defences.grace_us must fit into an epoch together")
-        self._at_hand: dict[int, EpochKeys | None] = {}
+        self._cache = EpochKeyCache(keyring, CACHED_EPOCHS_MAX)
         self._last_seen: tuple[int, ...] = ()
 
     def current_keys(self, topic: str, now: int) -> TopicKeys:
@@ -86,15 +88,10 @@ class EpochTokens:
         return list(found.values())
 
     def _hold(self, epoch: int) -> EpochKeys | None:
-        if epoch not in self._at_hand:
-            try:
-                keys = self._keyring.keys_at(epoch)
-            except AuthorityError:
-                keys = None  # The membership of this node ends before that epoch.
-            if len(self._at_hand) >= 4:
-                del self._at_hand[min(self._at_hand)]
-            self._at_hand[epoch] = keys
-        return self._at_hand[epoch]
+        try:
+            return self._cache.at(epoch)
+        except AuthorityError:
+            return None  # The membership of this node ends before that epoch.
 
     def _usable(self, keys: TopicKeys) -> TopicKeys:
         profile = keys.record.profile
@@ -103,3 +100,6 @@ class EpochTokens:
                 f"{keys.record.topic!r} is a topic of the {profile} profile; this node has the paper profile"
             )
         return keys
+
+
+CACHED_EPOCHS_MAX: Final = 4

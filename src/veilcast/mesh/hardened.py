@@ -16,7 +16,8 @@ from math import ceil
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import EpochKeys, TopicKeys
+from veilcast.authority.keyring import EpochKeyCache, TopicKeys
+from veilcast.core.member_topics import CACHED_EPOCHS_MAX
 from veilcast.core.outbox import PendingPublication
 from veilcast.core.publication import check_certified_notify, check_publishable, notification_id, open_certified_notify
 from veilcast.crypto.certificate import CertificateChain
@@ -66,7 +67,7 @@ class HardenedProfile:
         self._keyring, self._members, self._post, self._deliver = keyring, members, post, deliver
         self._rules, self._epoch_us, self._records = rules, keyring.epoch_us, records
         self._lead_us, self._grace_us = rules.lead_periods * period_us, rules.grace_periods * period_us
-        self._keys: dict[int, EpochKeys] = {}
+        self._cache = EpochKeyCache(keyring, CACHED_EPOCHS_MAX + ceil(rules.hold_back_epochs))
         choices = StickyChoices(keyring.membership.link)
         routes = make_route_table(
             config,
@@ -80,7 +81,7 @@ class HardenedProfile:
             rules, self.overlay, choices, self._holds_grant, period_us=period_us, epoch_us=self._epoch_us, rng=rng
         )
         self.overlay.policy = self._join_policy
-        self._roots = RootElections(config, self.overlay, self._keys_at, entropy, epoch_us=self._epoch_us, now=now)
+        self._roots = RootElections(config, self.overlay, self._cache.at, entropy, epoch_us=self._epoch_us, now=now)
         beats_max = max(1, self._epoch_us // period_us)
         self.first_relay = FirstRelay(rules.relay, choices, members, keep, epoch_beats=beats_max, stored=kept)
         self._stems = Stems(
@@ -236,7 +237,7 @@ class HardenedProfile:
         self.first_relay.beat(now, mass_failure=self._mass_failure.is_active(now))
         if epoch_of(now, self._epoch_us) != self._epoch:
             self._epoch = epoch_of(now, self._epoch_us)
-            self._keys = {epoch: keys for epoch, keys in self._keys.items() if epoch >= self._oldest(now)}
+            self._cache.forget_before(self._oldest(now))
             for topic in self._interests:
                 self._subscribe_now(topic, now)
             self._unsubscribe_past_tokens(now)
@@ -482,19 +483,14 @@ class HardenedProfile:
         """The first epoch whose notifications may still be in flight."""
         return epoch_of(now, self._epoch_us) - 1 - ceil(self._rules.hold_back_epochs)
 
-    def _keys_at(self, epoch: int) -> EpochKeys:
-        if epoch not in self._keys:
-            self._keys[epoch] = self._keyring.keys_at(epoch)
-        return self._keys[epoch]
-
     def _holds_grant(self, lineage: bytes, epoch: int) -> bool:
         """True if the keyring has a grant of any role for the topic of this lineage in this epoch."""
         with suppress(AuthorityError):
-            return any(keys.record.lineage == lineage for keys in self._keys_at(epoch).topics.values())
+            return any(keys.record.lineage == lineage for keys in self._cache.at(epoch).topics.values())
         return False
 
     def _keys_of(self, topic: str, epoch: int) -> TopicKeys:
-        keys = self._keys_at(epoch).topic(topic)
+        keys = self._cache.at(epoch).topic(topic)
         if keys.record.profile != "hardened":
             raise LocalError(f"{topic!r} is a topic of the {keys.record.profile} profile; this node is hardened")
         return keys

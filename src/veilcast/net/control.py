@@ -174,6 +174,8 @@ class ControlServer:
                 return control_protocol.PeersAnswer(node.peers())
             case control_protocol.StopRequest():
                 self._on_stop()
+            case control_protocol.ReloadRequest():
+                return control_protocol.ReloadedAnswer(*await node.reload())
         return control_protocol.DoneAnswer()
 
 

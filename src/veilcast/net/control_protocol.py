@@ -54,6 +54,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Messages and timers that veilcast failed on and dropped: a bug, or an attack that found one."""
     hindrances: tuple[str, ...] = ()
     """Reasons that keep the node from its work, in words for its owner; the node goes on trying."""
+    ending: tuple[str, ...] = ()
+    """Grants that end soon, in words for the owner, who asks the authority for new ones."""
     delay: Delay | None = None
     """Why the publications of the outbox wait, and an estimate of how long; None if the outbox is empty."""
 
@@ -113,6 +115,10 @@ class StopRequest(ControlMessage, frozen=True, tag="Stop"):
     pass
 
 
+class ReloadRequest(ControlMessage, frozen=True, tag="Reload"):
+    pass
+
+
 class Welcome(ControlMessage, frozen=True, tag="Welcome"):
     version: int
 
@@ -154,6 +160,13 @@ class PeersAnswer(ControlMessage, frozen=True, tag="PeersAre"):
     peers: list[Peer]
 
 
+class ReloadedAnswer(ControlMessage, frozen=True, tag="Reloaded"):
+    changed: bool
+    """True if the node has new keys."""
+    problems: tuple[str, ...] = ()
+    """What could not be taken, and why."""
+
+
 class RefusedAnswer(ControlMessage, frozen=True, tag="Refused"):
     """Why a request failed: the name of an error of `veilcast.errors`, and its text."""
 
@@ -185,6 +198,7 @@ Request: TypeAlias = (
     | StatusRequest
     | PeersRequest
     | StopRequest
+    | ReloadRequest
 )
 Answer: TypeAlias = (
     Welcome
@@ -195,6 +209,7 @@ Answer: TypeAlias = (
     | Readiness
     | StatusAnswer
     | PeersAnswer
+    | ReloadedAnswer
     | RefusedAnswer
 )
 

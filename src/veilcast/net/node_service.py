@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -35,10 +35,17 @@ class NodeService:
     """The only caller of a member's machine: clients reach the machine through this class alone."""
 
     def __init__(
-        self, records: MemberRecords, store: NodeStore, driver: MachineDriver, view: MemberView, transport: Transport
+        self,
+        records: MemberRecords,
+        store: NodeStore,
+        driver: MachineDriver,
+        view: MemberView,
+        transport: Transport,
+        reload: Callable[[], Awaitable[tuple[bool, tuple[str, ...]]]],
     ) -> None:
+        """`reload` takes new keys; it returns whether there were any, and what could not be taken."""
         self._records, self._store, self._driver = records, store, driver
-        self._view, self._transport = view, transport
+        self._view, self._transport, self._reload = view, transport, reload
         self._commit = GroupCommit(records, store.write, driver)
         self._started_us = driver.now()
         self._draining = False
@@ -116,6 +123,12 @@ class NodeService:
         """Return when the acknowledgement is on the disk. An unknown or acknowledged id changes nothing."""
         self._records.acknowledge(number, note)
         await self._commit.flush()
+
+    async def reload(self) -> tuple[bool, tuple[str, ...]]:
+        """Take new keys from the disk. Returns whether there were any, and what could not be taken."""
+        changed, problems = await self._reload()
+        self._driver.touch()
+        return changed, problems
 
     def status(self) -> Status:
         counts, now, peers = self._records.status(), self._driver.now(), self.peers()

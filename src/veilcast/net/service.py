@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,6 +90,8 @@ class ServiceSetup(Generic[_O]):
     address: Address | None = None
     """The address by which others call the service, if it is not a listening address of the driver."""
     watch: Watchdog | None = None
+    reload: Callable[[], Coroutine[Any, Any, object]] | None = None
+    """Takes new keys; called on SIGHUP. Without it, and in a terminal, SIGHUP ends the process."""
 
     def make_frontend(self, service: _O, stop: Callable[[], object]) -> ControlFrontend | None:
         """Make the frontend for local users; None for a service without local users."""
@@ -122,7 +125,7 @@ async def serve(setup: ServiceSetup[_O], on_ready: Callable[[MachineDriver], obj
     """Serve until a signal or a client asks to stop. Returns True if everything that was promised has been sent by
     then."""
     stop, hurry = asyncio.Event(), asyncio.Event()
-    with _signals(stop, hurry):
+    with _signals(stop, hurry), _hangup(setup.reload):
         return await serve_until(setup, stop, hurry, on_ready)
 
 
@@ -232,6 +235,27 @@ def _signals(stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
+
+
+@contextlib.contextmanager
+def _hangup(reload: Callable[[], Coroutine[Any, Any, object]] | None) -> Iterator[None]:
+    """Reload on SIGHUP. In a terminal SIGHUP says that the terminal is gone, and ends the process as before."""
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if reload is None or at_terminal or signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        yield
+        return
+    loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[object]]()
+
+    def on_hangup() -> None:
+        task = loop.create_task(reload())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

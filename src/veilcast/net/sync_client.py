@@ -107,6 +107,11 @@ class BlockingClient:
         """Return the node's neighbours. This list is for the node's owner, not for a log."""
         return self._run(self._session.ask(control_protocol.PeersRequest(), control_protocol.PeersAnswer)).peers
 
+    def reload(self) -> tuple[bool, tuple[str, ...]]:
+        """Let the node take new keys from its disk. Returns whether there were any, and what could not be taken."""
+        answer = self._run(self._session.ask(control_protocol.ReloadRequest(), control_protocol.ReloadedAnswer))
+        return answer.changed, answer.problems
+
     def stop(self) -> None:
         """Ask the node to finish its work and to stop. Returns when the node has received the request."""
         self._run(self._session.ask(control_protocol.StopRequest(), control_protocol.DoneAnswer))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from veilcast.authority.epoch import epoch_of
+from veilcast.authority.epoch import DAY_US, HOUR_US, epoch_of
 from veilcast.authority.keyring import Keyring
 from veilcast.errors import ExpiredError
 from veilcast.machine import Delay
@@ -27,6 +28,7 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
     neighbours: int
     member_until_us: int
     hindrances: tuple[str, ...] = ()
+    ending: tuple[str, ...] = ()
     delay: Delay | None = None
 
 
@@ -48,6 +50,7 @@ class MemberView:
             neighbours=neighbours,
             member_until_us=(self._keyring.membership.certificate.leaf.last + 1) * self._keyring.epoch_us,
             hindrances=self._hindrances(unreachable, now),
+            ending=describe_ending(self._keyring, now),
             delay=self._member.delay(now),
         )
 
@@ -80,3 +83,28 @@ class MemberView:
         read = [each.text for each in constraints if isinstance(each, Equal) and each.attribute == TOPIC]
         shares = [topics[name].record.cover_share for name in read if name in topics]
         return min(shares, default=0.0)
+
+
+def describe_ending(keyring: Keyring, now: int) -> tuple[str, ...]:
+    """A line for the membership and for each grant that ends within a week, or within the last quarter of a shorter
+    one; grants that have ended are not told."""
+    leaf, epoch = keyring.membership.certificate.leaf, epoch_of(now, keyring.epoch_us)
+    whole_us = (leaf.last + 1 - leaf.first) * keyring.epoch_us
+    soon_us = min(SOON_US, whole_us // 4)
+    lines = []
+    if leaf.last >= epoch and (left_us := (leaf.last + 1) * keyring.epoch_us - now) <= soon_us:
+        lines.append(f"the membership ends in {_duration(left_us)}; ask the authority to renew it")
+    for grant, record in keyring.records():
+        last = grant.last(record)
+        left_us = (last + 1) * keyring.epoch_us - now
+        if record.profile == "hardened" and last != leaf.last and last >= epoch and left_us <= soon_us:
+            lines.append(f"the grant for {record.topic!r} ends in {_duration(left_us)}; ask the authority to renew it")
+    return tuple(lines)
+
+
+def _duration(us: int) -> str:
+    days, hours = us // DAY_US, us // HOUR_US
+    return f"{days} days" if days >= 2 else f"{hours} hours" if hours >= 2 else f"{us // 60_000_000} minutes"
+
+
+SOON_US: Final = 7 * DAY_US

@@ -13,9 +13,8 @@ from itertools import pairwise
 from typing import Final
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
+from veilcast.authority.keyring import EpochKeyCache, Keyring, TopicKeys
 from veilcast.core import match_elements
-from veilcast.core.bounded import BoundedMap
 from veilcast.core.match_elements import ElementGroups
 from veilcast.core.outbox import PendingPublication
 from veilcast.core.publication import check_publishable
@@ -52,7 +51,7 @@ class HardenedClientProfile:
         self._lead_epochs = lead_epochs
         self._client_key = derive(keyring.membership.link, b"vc/relay-client", server.encode())
         self._submission_key = derive_submission_key(keyring)
-        self._epoch_keys: BoundedMap[int, EpochKeys] = BoundedMap(CACHED_EPOCHS_MAX)
+        self._cache = EpochKeyCache(keyring, CACHED_EPOCHS_MAX)
         self._blinding = BlindingCache(multiply)
         self._sealer_of = lru_cache(CACHED_OPENERS_MAX)(self._make_sealer)
         self._opener_of = lru_cache(CACHED_OPENERS_MAX)(self._make_note_opener)
@@ -137,9 +136,7 @@ class HardenedClientProfile:
         return LeasePeriod(epoch, epoch * self._keyring.epoch_us, (epoch + 2) * self._keyring.epoch_us)
 
     def _keys(self, topic: str, period: LeasePeriod) -> TopicKeys:
-        if period.epoch not in self._epoch_keys:
-            self._epoch_keys[period.epoch] = self._keyring.keys_at(period.epoch)
-        keys = self._epoch_keys[period.epoch].topic(topic)
+        keys = self._cache.at(period.epoch).topic(topic)
         if keys.record.profile != "hardened":
             raise LocalError(f"{topic!r} is a topic of the paper profile; this client is hardened")
         return keys

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from veilcast.authority.epoch import epoch_of
-from veilcast.authority.keyring import EpochKeys, Keyring, TopicKeys
+from veilcast.authority.keyring import EpochKeyCache, Keyring, TopicKeys
 from veilcast.core import match_elements
 from veilcast.core.match_elements import ElementGroups
 from veilcast.core.outbox import PendingPublication
@@ -37,7 +37,7 @@ from veilcast.wire.relay import EnrolClient, Lease, RelayDelivery, Release, Subj
 class PaperClientProfile:
     def __init__(self, keyring: Keyring, entropy: Entropy) -> None:
         self._keyring, self._entropy, self._submission_key = keyring, entropy, derive_submission_key(keyring)
-        self._epoch_keys: EpochKeys | None = None
+        self._cache = EpochKeyCache(keyring, 1)
 
     def build_enrol(self, number: int, start: EnrolmentStart) -> EnrolClient:
         return EnrolClient(number, start.ratio.reveal(), None, start.sealed)
@@ -52,10 +52,7 @@ class PaperClientProfile:
         return None
 
     def topic_keys(self, topic: str, period: LeasePeriod, now: int) -> TopicKeys:
-        epoch = epoch_of(now, self._keyring.epoch_us)
-        if self._epoch_keys is None or self._epoch_keys.epoch != epoch:
-            self._epoch_keys = self._keyring.keys_at(epoch)
-        return self._epoch_keys.topic(topic)
+        return self._cache.at(epoch_of(now, self._keyring.epoch_us)).topic(topic)
 
     def interest_elements(self, keys: TopicKeys, interest: Conjunction) -> ElementGroups:
         return match_elements.qualify_groups(

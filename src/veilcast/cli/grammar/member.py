@@ -68,7 +68,7 @@ def _add_question(commands: Any, name: str, text: str) -> None:
 
 
 def add_node(commands: Any) -> None:
-    group = add_group(commands, "node", help="a member's node: new, run, stop")
+    group = add_group(commands, "node", help="a member's node: new, run, reload, stop")
     verbs = group.add_subparsers(title="commands", metavar="COMMAND")
     _add_new(verbs)
 
@@ -82,6 +82,13 @@ def add_node(commands: Any) -> None:
         help="write the time, addresses and size of every datagram to DIR/cells.jsonl; for the lab only",
     )
     runs(run, Later("node", "run"), json=LINES)
+
+    text = "take new keys into the running node: bulletins in its directory, and renewed grants of its keyring"
+    reload = verbs.add_parser(
+        "reload", help="take bulletins and renewed grants into the running node", description=text
+    )
+    add_config(reload)
+    runs(reload, Later("running_node", "reload"))
 
     stop = verbs.add_parser("stop", help="let the running node finish its work, and stop it")
     add_config(stop)
