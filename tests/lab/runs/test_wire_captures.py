@@ -47,6 +47,7 @@ def test_on_the_papers_wires_readers_and_publisher_are_found(runs: dict[str, Fou
     assert found["", "delivered"] == 1
     assert found["flow-source", "auc_publisher"] == 1
     assert min(found[attack, "auc"] for attack in ("leaf", "closure", "persistence")) > 0.85
+    assert found["", "nn_error"] < 0.3
 
 
 def test_hardened_wires_have_one_size_and_every_attacker_says_something(runs: dict[str, Found]) -> None:
@@ -60,8 +61,7 @@ def test_hardened_wires_have_one_size_and_every_attacker_says_something(runs: di
 
 def test_no_run_has_a_seed_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wires_machines, "take_capture", lambda _, seed: (seed, None, 1.0))
-    monkeypatch.setattr(wires_machines, "train_cadence", lambda captures: [seed for seed, _ in captures])
-    seeds: Any = wires_machines._train.__wrapped__(PAPER)
+    seeds: Any = [seed for seed, _ in wires_machines._examples.__wrapped__(PAPER)]
     assert len(set(seeds)) == wires_machines._TRAINED_ON
     assert min(seeds) >= SEEDS_MAX
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from veilcast.errors import ConfigError
+from veilcast.lab.attack import combined
 from veilcast.lab.attack.insider import attackers as insider
 from veilcast.lab.attack.insider import lone_insider, tree_nodes
 from veilcast.lab.attack.insider import token_attackers as tokens
@@ -327,9 +328,13 @@ _LEASES: Final = (
     Attacker("lease-returns", LEASE, LeaseTimes, lease_times.score_returns),
 )
 """Their scores are for pairs of leases."""
+_COMBINED: Final = (
+    Attacker(combined.NAME, SUBSCRIBER, combined.CombinedObservations, combined.score_all_evidence, combined.EVIDENCE),
+)
 ATTACKERS: Final[tuple[Attacker[Any], ...]] = (
     *_WIRES,
     *_HEARTBEATS,
+    *_COMBINED,
     *_CLOCKS,
     *_COALITIONS,
     *_TOKENS,

@@ -27,11 +27,15 @@ Outside: TypeAlias = Literal[
 """Attacks on subscribers by a global observer."""
 Inside: TypeAlias = Literal["group-testing", "linear", "binned", "handed"]
 """Attacks on subscribers by a coalition of members."""
+Combined: TypeAlias = Literal["combined"]
+"""Attacks on subscribers by an adversary that is a global observer and a coalition at once."""
 Source: TypeAlias = Literal[
     "flow-source", "roots", "rumor", "first-spy", "trilateration", "predecessor", "presence", "sender"
 ]
 """Attacks on the publisher: the first three by a global observer, the others by a coalition."""
-ATTACKS: Final[tuple[str, ...]] = tuple(name for group in (Outside, Inside, Source) for name in get_args(group))
+ATTACKS: Final[tuple[str, ...]] = tuple(
+    name for group in (Outside, Inside, Combined, Source) for name in get_args(group)
+)
 
 
 GRAPHS: Final = ("small-world", "regular", "scale-free", "scamp", "gnutella", "deezer", "drawn")

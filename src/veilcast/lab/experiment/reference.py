@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import msgspec
 
 from veilcast.lab.experiment import definition
-from veilcast.lab.experiment.mesh_params import Inside, Outside, Source
+from veilcast.lab.experiment.mesh_params import Combined, Inside, Outside, Source
 
 
 class FieldText(NamedTuple):
@@ -60,6 +60,7 @@ def describe_attackers() -> list[AttackerGroup]:
     return [
         AttackerGroup("subscribers", "outside", get_args(Outside)),
         AttackerGroup("subscribers", "inside", get_args(Inside)),
+        AttackerGroup("subscribers", "both", get_args(Combined)),
         AttackerGroup("the publisher", "both", get_args(Source)),
     ]
 

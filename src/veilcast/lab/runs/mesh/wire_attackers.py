@@ -101,7 +101,7 @@ class CaptureRoles:
 
 
 def train_cadence(captures: list[tuple[WireCapture, CaptureRoles]]) -> TrainedCadence:
-    features = [_cadence_features(capture) for capture, _ in captures]
+    features = [cadence_features(capture) for capture, _ in captures]
 
     def fitted(role: str) -> ClassifierPair:
         asked, positive = zip(*(truth.candidates(role) for _, truth in captures), strict=True)
@@ -145,7 +145,7 @@ def score_roles(guesses: pa.Table) -> dict[tuple[str, str], Scores]:
     return {key: np.array(scores) for key, scores in found.items()}
 
 
-def _cadence_features(capture: WireCapture) -> Scores:
+def cadence_features(capture: WireCapture) -> Scores:
     return capture_job.observe_tables(capture.tables, {WINDOWS}).seen.cadence_features
 
 

@@ -4,7 +4,8 @@
 about as precisely as that of readers. Epochs are short: a capture begins when links are up, and contains an edge of
 epochs.
 
-Classifiers are trained on captures of their own, whose seeds no run has.
+Classifiers are trained on captures of their own, whose seeds no run has. The same captures are the examples of the
+nearest neighbour (`nn_error`, `nn_error_publisher`), whose error bounds that of any classifier of cadence.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from veilcast.lab.experiment.mesh_params import MeshWires
 from veilcast.lab.experiment.params import Measure
 from veilcast.lab.experiment.plan import SEEDS_MAX
 from veilcast.lab.experiment.recorder import NO_RECORDER, TableRecorder, record_tables
+from veilcast.lab.measure.nearest_neighbours import nearest_neighbour_error
 from veilcast.lab.models.graph import from_edges
 from veilcast.lab.runs.mesh import captured_network
 from veilcast.lab.runs.mesh.wire_attackers import (
+    ROLES,
     CaptureRoles,
     TrainedCadence,
     WireCapture,
+    cadence_features,
     measure_attackers,
     measure_capture_guesses,
     train_cadence,
@@ -54,7 +58,8 @@ def run(params: MeshWires, seed: int, data: Path | None = None, recorder: TableR
     capture, truth, delivered = observe(params, seed, recorder)
     guesses = attack_tables(capture.tables, params, (), data)
     record_tables(recorder, {"guesses": guesses})
-    return [*measure_attackers(capture, truth, guesses), Measure("", "delivered", 0, delivered)]
+    neighbours = _measure_neighbours(params, capture, truth)
+    return [*measure_attackers(capture, truth, guesses), *neighbours, Measure("", "delivered", 0, delivered)]
 
 
 def observe(params: MeshWires, seed: int, recorder: TableRecorder) -> tuple[WireCapture, CaptureRoles, float]:
@@ -151,7 +156,25 @@ class _Delivered:
 
 @lru_cache(maxsize=8)
 def _train(params: MeshWires) -> TrainedCadence:
-    return train_cadence([take_capture(params, SEEDS_MAX + number)[:2] for number in range(_TRAINED_ON)])
+    return train_cadence(_examples(params))
+
+
+@lru_cache(maxsize=2)
+def _examples(params: MeshWires) -> list[tuple[WireCapture, CaptureRoles]]:
+    return [take_capture(params, SEEDS_MAX + number)[:2] for number in range(_TRAINED_ON)]
+
+
+def _measure_neighbours(params: MeshWires, capture: WireCapture, truth: CaptureRoles) -> list[Measure]:
+    known, seen = [cadence_features(each) for each, _ in _examples(params)], cadence_features(capture)
+    found = []
+    for role in ROLES:
+        masks = [roles.candidates(role) for _, roles in _examples(params)]
+        examples = np.vstack([rows[asked] for rows, (asked, _) in zip(known, masks, strict=True)])
+        having = np.concatenate([positive[asked] for asked, positive in masks])
+        asked, positive = truth.candidates(role)
+        error = nearest_neighbour_error(examples, having, seen[asked], positive[asked])
+        found.append(Measure("", "nn_error" if role == "subscriber" else f"nn_error_{role}", 0, error))
+    return found
 
 
 def _population(params: MeshWires) -> CapturedMesh:
