@@ -53,6 +53,7 @@ FRAGMENTS = {
     "lab.measure.attack_measures": OWN_MEASURE,
     "lab.measure.disclosure_time": OWN_MEASURE,
     "lab.measure.game": OWN_MEASURE,
+    "lab.measure.nearest_neighbours": OWN_MEASURE,
     "lab.measure.privacy_loss": OWN_MEASURE,
     "lab.models.advert_delays": OWN_MODEL,
     "lab.models.broker_shares": OWN_MODEL,
