@@ -119,7 +119,6 @@ WITHOUT_TARGET = {
     "lab.experiment.sweep": "answers of the lab's own tasks",
     "lab.record.recorded_runs": "records of the lab's own results, kept in a repository",
     "lab.runs.stored_attack": "answers of the lab's own tasks, and manifests of its own store",
-    "lab.runs.relay.relay_tap": "records of a simulated proxy",
     "lab.experiment.task": "parameters that the lab wrote itself",
     "sim.brokers.share_pool": "bytes of the simulator's own adversaries",
     "sim.foil.mqtt_broker": "the simulator's own broker of MQTT",

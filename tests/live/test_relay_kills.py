@@ -35,15 +35,17 @@ def test_killed_at_any_moment_a_host_loses_nothing_that_it_promised(victim: str,
 @pytest.mark.all_only
 @pytest.mark.parametrize("forgetful", [False, True])
 def test_a_disk_that_forgets_would_be_noticed(forgetful: bool, disk: Path) -> None:
+    """The disk of the proxy, which holds what a subscriber that is away has not taken."""
+
     async def test(house: LiveRelay) -> None:
         reader = house.subscribers[0]
-        await house.start("proxy", house.publisher, reader)
-        await house.spawn("server", forgetful=forgetful)
+        await house.start("server", house.publisher, reader)
+        await house.spawn("proxy", forgetful=forgetful)
         await house.subscribe(reader)
         await house.stop(reader)
         await house.publish("first")
-        house.kill("server")
-        await house.spawn("server", forgetful=forgetful)
+        house.kill("proxy")
+        await house.spawn("proxy", forgetful=forgetful)
         await house.start(reader)
         await house.subscribe(reader)
         await house.publish("second")

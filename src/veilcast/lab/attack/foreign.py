@@ -287,6 +287,7 @@ FORBIDDEN: Final = (
     "veilcast.authority",
     "veilcast.brokers",
     "veilcast.foil",
+    "veilcast.invitation",
     "veilcast.lab.challenge",
     "veilcast.lab.measure",
     "veilcast.lab.experiment",
