@@ -15,7 +15,7 @@ So, with up to `needed - 1` liars among them:
 - Of n directories, `needed` > (n + liars) / 2 also means one listing a round: two would share an honest signer, which
   signs one. With fewer, liars can have two listings signed in one round. They differ in nodes only that fewer than
   `needed` honest directories list: those that have just come or gone.
-- If fewer than `needed` directories answer one another, the last listing serves until its end.
+- If fewer than `needed` directories answer one another, or merge the same, the last listing serves until its end.
 
 Directories ask one another as nodes ask them: requests on streams through the anonymous network, with the proof of the
 network key. Each answers from what it has; nothing is pushed, and a directory that lies or hangs delays nobody else
